@@ -1,0 +1,3 @@
+"""OrbitMQ: RocketMQ for Python."""
+
+from __future__ import annotations

@@ -1,0 +1,222 @@
+"""Every error OrbitMQ raises, as one tree.
+
+OrbitMQError
+├── ConfigError                a setting, its value, and what is allowed
+├── IllegalNameError           a topic or group name RocketMQ refuses
+├── InvalidMessageError        a message that cannot be sent
+├── ClientStateError           a call that does not fit the client's state
+├── WireError                  bytes that are not the protocol
+│   ├── FrameError                 a frame's length or layout
+│   ├── HeaderError                a command's header or one of its fields
+│   ├── BodyError                  a command's body
+│   └── RecordError                a commit-log record
+├── NetworkError               the peer was not reached, or did not answer
+│   ├── ConnectError
+│   ├── ConnectionLostError
+│   └── RequestTimeoutError
+├── BrokerError                the peer answered with an error code
+│   ├── TopicNotFoundError, SystemBusyError, ...   by code, see for_code()
+└── StoreError                 the store directory
+    ├── StoreLockedError
+    ├── DiskFullError
+    └── CorruptStoreError
+"""
+
+from __future__ import annotations
+
+from orbitmq import codes
+
+
+class OrbitMQError(Exception):
+    """Anything OrbitMQ raises on purpose."""
+
+
+class ConfigError(OrbitMQError, ValueError):
+    """A setting has a value it may not have.
+
+    Attributes: ``name`` of the setting, the offending ``value``, and what is ``allowed``.
+    """
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"{name}={value!r} is not allowed: {allowed}")
+        self.name = name
+        self.value = value
+        self.allowed = allowed
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, object, str]]:
+        return type(self), (self.name, self.value, self.allowed)
+
+
+class IllegalNameError(OrbitMQError, ValueError):
+    """A topic or group name that RocketMQ refuses; the text says which character or length."""
+
+
+class InvalidMessageError(OrbitMQError, ValueError):
+    """A message that cannot be sent as it is, such as one over the size limit."""
+
+
+class ClientStateError(OrbitMQError, RuntimeError):
+    """A call that does not fit the client's state: not started, started twice, closed."""
+
+
+class WireError(OrbitMQError, ValueError):
+    """Bytes that do not follow the RocketMQ protocol."""
+
+
+class FrameError(WireError):
+    """A frame whose length or layout is impossible. The connection cannot go on after it."""
+
+
+class HeaderError(WireError):
+    """A command header, or one of its fields, that cannot be read."""
+
+
+class BodyError(WireError):
+    """A command body that cannot be read."""
+
+
+class RecordError(WireError):
+    """Bytes that are not a whole commit-log record."""
+
+
+class NetworkError(OrbitMQError):
+    """The peer was not reached or did not answer; ``address`` names it.
+
+    ``retriable`` is true: another broker, or the same one later, may answer.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, address: str = "") -> None:
+        super().__init__(message)
+        self.address = address
+
+    def __reduce__(self) -> tuple[type[NetworkError], tuple[str, str]]:
+        return type(self), (str(self), self.address)
+
+
+class ConnectError(NetworkError):
+    """No connection could be made."""
+
+
+class ConnectionLostError(NetworkError):
+    """The connection ended before the answer came."""
+
+
+class RequestTimeoutError(NetworkError):
+    """No answer came in time; whether the peer carried out the request is not known."""
+
+
+class BrokerError(OrbitMQError):
+    """The broker or name server answered with an error.
+
+    Attributes: ``code`` (a :mod:`orbitmq.codes` response code), ``remark`` (the peer's own
+    words), ``address`` of the peer. ``retriable`` says whether sending the same request again, to
+    this or another broker, may succeed (DefaultMQProducer.retryResponseCodes); ``refresh_route``
+    whether the topic's route must be fetched anew first.
+    """
+
+    retriable = False
+    refresh_route = False
+
+    def __init__(self, code: int, remark: str | None, address: str = "") -> None:
+        name = codes.response_name(code)
+        where = f" from {address}" if address else ""
+        super().__init__(f"{name} ({code}){where}: {remark or 'no remark'}")
+        self.code = code
+        self.remark = remark or ""
+        self.address = address
+
+    def __reduce__(self) -> tuple[type[BrokerError], tuple[int, str, str]]:
+        return type(self), (self.code, self.remark, self.address)
+
+
+class BrokerInternalError(BrokerError):
+    """SYSTEM_ERROR (1): the broker failed while it carried out the request."""
+
+    retriable = True
+
+
+class SystemBusyError(BrokerError):
+    """SYSTEM_BUSY (2): the broker sheds load; try again a little later."""
+
+    retriable = True
+
+
+class RequestNotSupportedError(BrokerError):
+    """REQUEST_CODE_NOT_SUPPORTED (3): the peer does not know this request."""
+
+
+class MessageIllegalError(BrokerError):
+    """MESSAGE_ILLEGAL (13): the broker refuses this message."""
+
+
+class ServiceUnavailableError(BrokerError):
+    """SERVICE_NOT_AVAILABLE (14): the store cannot take writes now, for example a full disk."""
+
+    retriable = True
+
+
+class NoPermissionError(BrokerError):
+    """NO_PERMISSION (16): the topic or the broker may not be written or read."""
+
+    retriable = True
+    refresh_route = True
+
+
+class TopicNotFoundError(BrokerError):
+    """TOPIC_NOT_EXIST (17): no route, or the broker does not have the topic."""
+
+    retriable = True
+    refresh_route = True
+
+
+class QueryNotFoundError(BrokerError):
+    """QUERY_NOT_FOUND (22): the broker has no value, such as no offset of this group yet."""
+
+
+class SubscriptionError(BrokerError):
+    """SUBSCRIPTION_PARSE_FAILED, _NOT_EXIST, _NOT_LATEST (23, 24, 25)."""
+
+
+_BY_CODE: dict[int, type[BrokerError]] = {
+    codes.SYSTEM_ERROR: BrokerInternalError,
+    codes.SYSTEM_BUSY: SystemBusyError,
+    codes.REQUEST_CODE_NOT_SUPPORTED: RequestNotSupportedError,
+    codes.MESSAGE_ILLEGAL: MessageIllegalError,
+    codes.SERVICE_NOT_AVAILABLE: ServiceUnavailableError,
+    codes.NO_PERMISSION: NoPermissionError,
+    codes.TOPIC_NOT_EXIST: TopicNotFoundError,
+    codes.QUERY_NOT_FOUND: QueryNotFoundError,
+    codes.SUBSCRIPTION_PARSE_FAILED: SubscriptionError,
+    codes.SUBSCRIPTION_NOT_EXIST: SubscriptionError,
+    codes.SUBSCRIPTION_NOT_LATEST: SubscriptionError,
+}
+
+
+def for_code(code: int, remark: str | None, address: str = "") -> BrokerError:
+    """The error that stands for a response ``code``: its own class, or plain BrokerError."""
+    return _BY_CODE.get(code, BrokerError)(code, remark, address)
+
+
+class StoreError(OrbitMQError):
+    """The store directory cannot be used or written; ``path`` names it."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[StoreError], tuple[str, str]]:
+        return type(self), (str(self), self.path)
+
+
+class StoreLockedError(StoreError):
+    """Another process uses the store directory."""
+
+
+class DiskFullError(StoreError):
+    """The disk of the store has no room; nothing of the failed write took effect."""
+
+
+class CorruptStoreError(StoreError):
+    """A file of the store has a size or content that cannot be right."""

@@ -1,0 +1,114 @@
+"""What users send and what they get back: messages, queues and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from orbitmq.wire.message_view import MessageView
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic on one broker. Sorts as Java's ``MessageQueue.compareTo`` does."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        """The text Java's ``MessageQueue.toString`` gives; consistent hashing depends on it."""
+        return (
+            f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, "
+            f"queueId={self.queue_id}]"
+        )
+
+
+class Message:
+    """A message to send.
+
+    ``tags`` is one tag to filter by; ``keys`` one or several keys to find the message by, joined
+    by a space as in Java; ``sharding_key`` is kept as a property and, when no selector is given,
+    chooses the queue; ``delay_level`` 1 to 18 delays delivery by the broker's levels, 0 does not;
+    ``flag`` is an integer of the user's own. ``properties`` are further string pairs; an empty
+    value is not transmitted (RocketMQ drops it).
+    """
+
+    __slots__ = (
+        "body",
+        "delay_level",
+        "flag",
+        "keys",
+        "properties",
+        "sharding_key",
+        "tags",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        sharding_key: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        flag: int = 0,
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.tags = tags
+        self.keys = keys if keys is None or isinstance(keys, str) else " ".join(keys)
+        self.sharding_key = sharding_key
+        self.properties = properties
+        self.delay_level = delay_level
+        self.flag = flag
+
+    def __repr__(self) -> str:
+        return (
+            f"Message({self.topic!r}, {len(self.body)} bytes, tags={self.tags!r}, "
+            f"keys={self.keys!r})"
+        )
+
+
+class SendStatus(Enum):
+    """What the broker says of a stored message (Java's ``SendStatus``)."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 1
+    FLUSH_SLAVE_TIMEOUT = 2
+    SLAVE_NOT_AVAILABLE = 3
+
+
+class SendResult(NamedTuple):
+    """Where a sent message went. ``message_id`` is the client's unique key."""
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    message_queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    region_id: str | None = None
+
+
+class PullStatus(Enum):
+    """The outcome of a pull (Java's ``PullStatus``)."""
+
+    FOUND = 0
+    NO_NEW_MESSAGE = 1
+    NO_MATCHED_MESSAGE = 2
+    OFFSET_ILLEGAL = 3
+
+
+class PullResult(NamedTuple):
+    """The answer to a pull: the messages, and where the next pull starts."""
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: Sequence[MessageView]

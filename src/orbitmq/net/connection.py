@@ -1,0 +1,267 @@
+"""One remoting connection on an asyncio loop, the same for both ends.
+
+RocketMQ peers both ask and answer, so client and broker share this class. All frames that one
+read brings form a tick: each goes to its owner (or to the waiter of its opaque), then
+``on_tick_end`` runs, and whatever was sent meanwhile leaves in a single write. That, more than
+anything else, is what makes the broker and the clients fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from orbitmq.codes import RequestCode
+from orbitmq.errors import ConnectionLostError, NetworkError, RequestTimeoutError, WireError
+from orbitmq.wire.command import Header, RemotingCommand, encode_request
+from orbitmq.wire.frames import FRAME_LIMIT, FrameDecoder
+
+log = logging.getLogger("orbitmq.net")
+
+RequestHandler = Callable[[RemotingCommand, "Connection"], None]
+ResponseHandler = Callable[["RemotingCommand | NetworkError"], None]
+
+_SWEEP_SECONDS = 0.05
+_JOIN_BELOW = 64 * 1024
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection that sends requests and receives them.
+
+    ``on_request`` gets every request of the peer; ``on_tick_end`` runs after the last command of
+    each read; ``on_connected`` and ``on_closed`` tell the owner of its life (the error is None
+    after an orderly close). With ``pause_reading`` no more requests are read while the peer leaves
+    its answers unread, which bounds the memory a slow peer can take; only the serving side may
+    set it, or both sides could wait for each other.
+
+    ``context`` is the owner's, for what it knows of this peer.
+    """
+
+    def __init__(
+        self,
+        on_request: RequestHandler,
+        *,
+        on_tick_end: Callable[[], None] | None = None,
+        on_connected: Callable[[Connection], None] | None = None,
+        on_closed: Callable[[Connection, Exception | None], None] | None = None,
+        frame_limit: int = FRAME_LIMIT,
+        pause_reading: bool = False,
+    ) -> None:
+        self.peer = "not connected"
+        self.peer_host = bytes(8)
+        self.closed = False
+        self.context: Any = None
+        self._on_request = on_request
+        self._on_tick_end = on_tick_end
+        self._on_connected = on_connected
+        self._on_closed = on_closed
+        self._pause_reading = pause_reading
+        self._decoder = FrameDecoder(frame_limit)
+        self._transport: asyncio.Transport
+        self._loop: asyncio.AbstractEventLoop
+        self._out: list[bytes | memoryview] = []
+        self._flush_later = False  # in a tick, or a flush is scheduled
+        self._opaque = 0
+        self._waiters: dict[int, tuple[float, ResponseHandler]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._close_error: Exception | None = None
+
+    # What the owner calls
+
+    def send(self, *pieces: bytes | memoryview) -> None:
+        """Queue bytes; all that a tick queues leaves in one write. Nothing after a close."""
+        if self.closed:
+            return
+        self._out += pieces
+        if not self._flush_later:
+            self._flush_later = True
+            self._loop.call_soon(self._flush)
+
+    def oneway(
+        self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b""
+    ) -> None:
+        """Send a request that gets no response."""
+        self.send(encode_request(code, self._next_opaque(), header, body, oneway=True))
+
+    def request(
+        self,
+        code: int,
+        header: Header | Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int,
+        on_done: ResponseHandler,
+    ) -> None:
+        """Send a request; ``on_done`` gets its response, or the NetworkError that prevented it.
+
+        ``on_done`` is called exactly once, on the loop: RequestTimeoutError after ``timeout_ms``,
+        ConnectionLostError when the connection ends first.
+        """
+        if self.closed:
+            on_done(ConnectionLostError(f"connection to {self.peer} is closed", self.peer))
+            return
+        opaque = self._next_opaque()
+        frame = encode_request(code, opaque, header, body)
+        self._waiters[opaque] = (self._loop.time() + timeout_ms / 1000, on_done)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(_SWEEP_SECONDS, self._expire_waiters)
+        self.send(frame)
+
+    async def call(
+        self,
+        code: int,
+        header: Header | Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int,
+    ) -> RemotingCommand:
+        """As :meth:`request`, awaited. Response codes are the caller's to judge."""
+        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
+
+        def done(answer: RemotingCommand | NetworkError) -> None:
+            if future.done():
+                return
+            if isinstance(answer, NetworkError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        self.request(code, header, body, timeout_ms=timeout_ms, on_done=done)
+        return await future
+
+    def close(self, error: Exception | None = None) -> None:
+        """Close once what is queued has been written; ``error`` reaches ``on_closed``."""
+        if not self.closed:
+            self._flush()
+            self._end(error)
+            self._transport.close()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Learn who the peer is."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._loop = asyncio.get_running_loop()
+        self.peer, self.peer_host = _peer_of(transport.get_extra_info("peername"))
+        if self._on_connected:
+            self._on_connected(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Where the loop puts the next bytes."""
+        return self._decoder.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Handle one tick: every command that this read completed."""
+        scheduled, self._flush_later = self._flush_later, True
+        try:
+            for command in self._decoder.received(nbytes):
+                if command.flag & 1:
+                    self._complete(command)
+                else:
+                    self._on_request(command, self)
+        except WireError as error:
+            log.warning(
+                "closing the connection of %s: %s; check that it is a RocketMQ client speaking "
+                "the remoting protocol to the right port",
+                self.peer,
+                error,
+            )
+            self.close(error)
+        if self._on_tick_end:
+            self._on_tick_end()
+        self._flush_later = scheduled
+        if self._out and not scheduled:
+            self._flush()
+
+    def eof_received(self) -> None:
+        """Close when the peer has; asyncio does so for a false return value."""
+
+    def pause_writing(self) -> None:
+        """Read no more requests while the peer leaves its answers unread."""
+        if self._pause_reading:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        if self._pause_reading and not self.closed:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the waiters and tell the owner, once."""
+        self._end(exc)
+        error, on_closed = self._close_error, self._on_closed
+        self._on_closed = None
+        if on_closed:
+            on_closed(self, error)
+
+    # Inner workings
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def _flush(self) -> None:
+        self._flush_later = False
+        pieces = self._out
+        if not pieces or self.closed:
+            return
+        self._out = []
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        elif sum(map(len, pieces)) < _JOIN_BELOW:
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(pieces)
+
+    def _complete(self, response: RemotingCommand) -> None:
+        waiter = self._waiters.pop(response.opaque, None)
+        if waiter is None:
+            log.debug("response %d from %s came after its time-out", response.opaque, self.peer)
+        else:
+            waiter[1](response)
+
+    def _expire_waiters(self) -> None:
+        now = self._loop.time()
+        expired = [opaque for opaque, waiter in self._waiters.items() if waiter[0] <= now]
+        for opaque in expired:
+            self._waiters.pop(opaque)[1](
+                RequestTimeoutError(f"no response from {self.peer} in time", self.peer)
+            )
+        self._sweep = (
+            self._loop.call_later(_SWEEP_SECONDS, self._expire_waiters) if self._waiters else None
+        )
+
+    def _end(self, error: Exception | None) -> None:
+        """Mark as closed and fail whoever waits."""
+        if self.closed:
+            return
+        self.closed = True
+        self._close_error = error
+        self._out.clear()
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        waiters, self._waiters = self._waiters, {}
+        for _, on_done in waiters.values():
+            reason = f": {error}" if error else ""
+            on_done(ConnectionLostError(f"connection to {self.peer} was lost{reason}", self.peer))
+
+
+def _peer_of(address: Any) -> tuple[str, bytes]:
+    """The peer as text and as the 8 or 20 bytes of a born host."""
+    host, port = address[0], address[1]
+    if ":" in host:
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+        return f"[{host}]:{port}", packed + port.to_bytes(4, "big")
+    return f"{host}:{port}", socket.inet_aton(host) + port.to_bytes(4, "big")
+
+
+def describe_code(code: int) -> str:
+    """A request code by name and number, for logs and error texts."""
+    try:
+        return f"{RequestCode(code).name} ({code})"
+    except ValueError:
+        return f"request code {code}"

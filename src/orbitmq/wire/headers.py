@@ -1,0 +1,293 @@
+"""Typed headers: the ``extFields`` of each request and response OrbitMQ speaks.
+
+Names are those of Java's ``remoting.protocol.header`` package. Required fields have no default;
+None means absent. ``bname`` names the broker a 5.x client means, as Java's ``RpcRequestHeader``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from orbitmq.wire.command import Header
+
+
+class SendMessageRequestHeader(Header):
+    """SEND_MESSAGE (10)."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: int | None = None
+    batch: bool | None = None
+    bname: str | None = None
+
+
+class SendMessageRequestHeaderV2(
+    Header,
+    rename={
+        "producer_group": "a",
+        "topic": "b",
+        "default_topic": "c",
+        "default_topic_queue_nums": "d",
+        "queue_id": "e",
+        "sys_flag": "f",
+        "born_timestamp": "g",
+        "flag": "h",
+        "properties": "i",
+        "reconsume_times": "j",
+        "unit_mode": "k",
+        "max_reconsume_times": "l",
+        "batch": "m",
+        "bname": "n",
+    },
+):
+    """SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320): the same fields under short names."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    properties: str | None = None
+    reconsume_times: int | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: int | None = None
+    batch: bool | None = None
+    bname: str | None = None
+
+
+class SendMessageResponseHeader(Header):
+    """The answer to 10, 310 and 320."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    msg_region: str | None = msgspec.field(default=None, name="MSG_REGION")
+    trace_on: str | None = msgspec.field(default=None, name="TRACE_ON")
+
+
+class PullMessageRequestHeader(Header):
+    """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361). Times are in ms."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int
+    suspend_timeout_millis: int
+    sub_version: int
+    subscription: str | None = None
+    expression_type: str | None = None
+    max_msg_bytes: int | None = None
+    bname: str | None = None
+
+
+class PullMessageResponseHeader(Header):
+    """The answer to a pull, whatever its code."""
+
+    suggest_which_broker_id: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class QueryConsumerOffsetRequestHeader(Header):
+    """QUERY_CONSUMER_OFFSET (14)."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    set_zero_if_not_found: bool | None = None
+    bname: str | None = None
+
+
+class UpdateConsumerOffsetRequestHeader(Header):
+    """UPDATE_CONSUMER_OFFSET (15)."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    commit_offset: int
+    bname: str | None = None
+
+
+class TopicQueueRequestHeader(Header):
+    """GET_MAX_OFFSET, GET_MIN_OFFSET, GET_EARLIEST_MSG_STORETIME (30, 31, 32).
+
+    ``committed`` of 30 asks for the largest offset that may be consumed (5.x).
+    """
+
+    topic: str
+    queue_id: int
+    committed: bool | None = None
+    bname: str | None = None
+
+
+class SearchOffsetRequestHeader(Header):
+    """SEARCH_OFFSET_BY_TIMESTAMP (29); ``boundary_type`` is LOWER (default) or UPPER."""
+
+    topic: str
+    queue_id: int
+    timestamp: int
+    boundary_type: str | None = None
+    bname: str | None = None
+
+
+class OffsetResponseHeader(Header):
+    """The answer to 14, 29, 30 and 31."""
+
+    offset: int
+
+
+class TimestampResponseHeader(Header):
+    """The answer to 32, in ms."""
+
+    timestamp: int
+
+
+class UnregisterClientRequestHeader(Header):
+    """UNREGISTER_CLIENT (35)."""
+
+    client_id: str = msgspec.field(name="clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+    bname: str | None = None
+
+
+class ConsumerSendMsgBackRequestHeader(Header):
+    """CONSUMER_SEND_MSG_BACK (36); ``offset`` is the message's commit-log offset."""
+
+    offset: int
+    group: str
+    delay_level: int
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: int | None = None
+    bname: str | None = None
+
+
+class EndTransactionRequestHeader(Header):
+    """END_TRANSACTION (37); ``commit_or_rollback`` is 8, 12 or 0."""
+
+    producer_group: str
+    tran_state_table_offset: int
+    commit_log_offset: int
+    commit_or_rollback: int
+    msg_id: str
+    topic: str | None = None
+    from_transaction_check: bool | None = None
+    transaction_id: str | None = None
+    bname: str | None = None
+
+
+class CheckTransactionStateRequestHeader(Header):
+    """CHECK_TRANSACTION_STATE (39), broker to producer."""
+
+    tran_state_table_offset: int
+    commit_log_offset: int
+    topic: str | None = None
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+    bname: str | None = None
+
+
+class ConsumerGroupRequestHeader(Header):
+    """GET_CONSUMER_LIST_BY_GROUP and NOTIFY_CONSUMER_IDS_CHANGED (38, 40)."""
+
+    consumer_group: str
+    bname: str | None = None
+
+
+class CheckClientRequestHeader(Header):
+    """CHECK_CLIENT_CONFIG (46): the request is all in the body."""
+
+
+class GetRouteInfoRequestHeader(Header):
+    """GET_ROUTEINFO_BY_TOPIC (105)."""
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+class RegisterBrokerRequestHeader(Header):
+    """REGISTER_BROKER (103); the body is deflated where ``compressed``."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: int
+    heartbeat_timeout_millis: int | None = None
+    enable_acting_master: bool | None = None
+    compressed: bool = False
+    body_crc32: int = 0
+
+
+class RegisterBrokerResponseHeader(Header):
+    """The answer to 103."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class BrokerRequestHeader(Header):
+    """UNREGISTER_BROKER and QUERY_DATA_VERSION (104, 322)."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: int
+
+
+class QueryDataVersionResponseHeader(Header):
+    """The answer to 322: whether the broker must register anew."""
+
+    changed: bool
+
+
+class BrokerHeartbeatRequestHeader(Header):
+    """BROKER_HEARTBEAT (904), sent by 5.x brokers."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: int | None = None
+    heartbeat_timeout_mills: int | None = None
+
+
+class TopicRequestHeader(Header):
+    """Requests about one topic: 202, 215, 216, 217, 351."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+class CreateTopicRequestHeader(Header):
+    """UPDATE_AND_CREATE_TOPIC (17); ``perm`` is 2 write + 4 read."""
+
+    topic: str
+    default_topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_filter_type: str
+    topic_sys_flag: int | None = None
+    order: bool = False
+    attributes: str | None = None

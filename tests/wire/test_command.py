@@ -1,0 +1,147 @@
+"""Commands survive both header forms; what is not a command raises HeaderError."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbitmq.codes import LANGUAGE, PROTOCOL_VERSION
+from orbitmq.errors import HeaderError, OrbitMQError
+from orbitmq.wire import headers as header_types
+from orbitmq.wire.command import (
+    BINARY,
+    JSON,
+    Header,
+    RemotingCommand,
+    decode_command,
+    encode_request,
+    encode_response,
+)
+from orbitmq.wire.frames import FrameDecoder
+
+serialize_types = st.sampled_from([JSON, BINARY])
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+extensions = st.dictionaries(texts, texts, max_size=8)
+ALL_HEADERS = [
+    value
+    for value in vars(header_types).values()
+    if isinstance(value, type) and issubclass(value, Header) and value is not Header
+]
+
+
+def decode_one(frame: bytes) -> RemotingCommand:
+    (command,) = FrameDecoder().feed(frame)
+    return command
+
+
+@given(
+    code=st.integers(0, 32767),
+    opaque=st.integers(0, 2**31 - 1),
+    extension=extensions,
+    body=st.binary(max_size=300),
+    oneway=st.booleans(),
+    serialize_type=serialize_types,
+)
+def test_requests_round_trip(
+    code: int,
+    opaque: int,
+    extension: dict[str, str],
+    body: bytes,
+    oneway: bool,
+    serialize_type: int,
+) -> None:
+    command = decode_one(
+        encode_request(code, opaque, extension, body, oneway=oneway, serialize_type=serialize_type)
+    )
+    assert (command.code, command.opaque, command.body) == (code, opaque, body)
+    assert command.ext_fields == extension
+    assert command.is_oneway is oneway
+    assert not command.is_response
+    assert command.serialize_type == serialize_type
+    assert (command.language, command.version) == (LANGUAGE, PROTOCOL_VERSION)
+
+
+@given(remark=st.none() | texts, extension=extensions, serialize_type=serialize_types)
+def test_responses_answer_in_the_form_of_the_request(
+    remark: str | None, extension: dict[str, str], serialize_type: int
+) -> None:
+    request = decode_one(encode_request(11, 77, serialize_type=serialize_type))
+    head = encode_response(request, 19, extension, remark=remark, body_length=3)
+    response = decode_one(head + b"abc")
+    assert response.is_response
+    assert (response.code, response.opaque, response.body) == (19, 77, b"abc")
+    assert (response.remark or None) == (remark or None)
+    assert response.ext_fields == extension
+    assert response.serialize_type == serialize_type
+
+
+@given(data=st.data(), serialize_type=serialize_types)
+@pytest.mark.parametrize("header_type", ALL_HEADERS, ids=lambda type_: type_.__name__)
+def test_typed_headers_round_trip_as_strings(
+    header_type: type[Header], data: st.DataObject, serialize_type: int
+) -> None:
+    values = {}
+    for field in msgspec.structs.fields(header_type):
+        kind = {"str": texts, "int": st.integers(-(2**63), 2**63 - 1), "bool": st.booleans()}[
+            str(field.type).removeprefix("<class '").partition("'>")[0].partition(" |")[0]
+        ]
+        optional = not field.required and field.default is None
+        values[field.name] = data.draw(st.none() | kind if optional else kind, field.name)
+    header = header_type(**values)
+    command = decode_one(encode_request(1, 1, header, serialize_type=serialize_type))
+    assert command.header(header_type) == header
+    assert all(isinstance(value, str) for value in command.ext_fields.values())
+
+
+def test_ext_fields_that_are_numbers_are_read_too() -> None:
+    command = decode_command(
+        JSON, b'{"code":31,"extFields":{"topic":"t","queueId":3,"x":null,"b":true}}', b""
+    )
+    assert command.header(header_types.TopicQueueRequestHeader).queue_id == 3
+    assert command.ext_fields == {"topic": "t", "queueId": "3", "b": "true"}
+
+
+def test_a_command_without_ext_fields_has_none() -> None:
+    assert decode_command(JSON, b'{"code":105}', b"").ext_fields == {}
+    assert decode_command(JSON, b'{"code":105,"extFields":null}', b"").ext_fields == {}
+
+
+@pytest.mark.parametrize(
+    ("extension", "named"),
+    [({"topic": "t"}, "queueId"), ({"topic": "t", "queueId": "x"}, "queueId")],
+)
+def test_a_wrong_field_is_named(extension: dict[str, str], named: str) -> None:
+    command = decode_one(encode_request(31, 1, extension))
+    with pytest.raises(HeaderError, match=named):
+        command.header(header_types.TopicQueueRequestHeader)
+
+
+@given(serialize_type=st.integers(0, 3), header=st.binary(max_size=80))
+def test_garbage_headers_raise_only_wire_errors(serialize_type: int, header: bytes) -> None:
+    try:
+        command = decode_command(serialize_type, header, b"")
+        assert isinstance(command.ext_fields, dict)
+    except OrbitMQError as error:
+        assert isinstance(error, HeaderError)
+
+
+@given(
+    extension=extensions, cut=st.integers(0, 200), at=st.integers(0, 200), byte=st.integers(0, 255)
+)
+def test_damaged_binary_headers_raise_only_wire_errors(
+    extension: dict[str, str], cut: int, at: int, byte: int
+) -> None:
+    header = bytearray(encode_request(10, 1, extension, serialize_type=BINARY)[8:])
+    header[at % len(header)] = byte
+    try:
+        decode_command(BINARY, bytes(header[: len(header) - cut % len(header)]), b"")
+    except HeaderError:
+        pass
+
+
+def test_deeply_nested_json_is_refused() -> None:
+    deep = b'{"extFields":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001
+    with pytest.raises(HeaderError):
+        decode_command(JSON, deep, b"").ext_fields  # noqa: B018 - decoding is the point

@@ -1,0 +1,77 @@
+"""The frame decoder yields the same commands however the bytes are cut, within its bounds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbitmq.errors import FrameError, WireError
+from orbitmq.wire.command import encode_request
+from orbitmq.wire.frames import FrameDecoder
+
+bodies = st.lists(st.binary(max_size=400) | st.just(bytes(3000)), min_size=1, max_size=12)
+
+
+def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+
+@given(bodies=bodies, cuts=st.lists(st.integers(0, 1 << 20), max_size=20))
+def test_any_cut_of_the_stream_gives_the_same_commands(
+    bodies: list[bytes], cuts: list[int]
+) -> None:
+    stream = b"".join(encode_request(10, n, {"n": str(n)}, body) for n, body in enumerate(bodies))
+    decoder = FrameDecoder(buffer_size=512)
+    got = [command for chunk in chunks(stream, cuts) for command in decoder.feed(chunk)]
+    assert [(command.opaque, bytes(command.body)) for command in got] == list(enumerate(bodies))
+    assert decoder.pending == 0
+
+
+def test_commands_stay_valid_when_the_buffer_is_used_again() -> None:
+    decoder = FrameDecoder(buffer_size=512)
+    (first,) = decoder.feed(encode_request(10, 1, {"k": "first"}, b"first body"))
+    (large,) = decoder.feed(encode_request(10, 2, {"k": "large"}, b"L" * 5000))
+    list(decoder.feed(encode_request(10, 3, {"k": "other"}, b"other body") * 20))
+    assert (first.body, first.ext_fields) == (b"first body", {"k": "first"})
+    assert (bytes(large.body), large.ext_fields) == (b"L" * 5000, {"k": "large"})
+
+
+@pytest.mark.parametrize("length", [0, 3, 16 * 1024 * 1024 - 3, 0xFFFFFFFF])
+def test_an_impossible_length_is_refused_before_anything_is_held(length: int) -> None:
+    decoder = FrameDecoder()
+    with pytest.raises(FrameError, match=str(length + 4)):
+        list(decoder.feed(length.to_bytes(4, "big") + bytes(4)))
+
+
+def test_a_frame_at_the_limit_passes() -> None:
+    frame = encode_request(10, 1, None, bytes(1000))
+    (command,) = FrameDecoder(limit=len(frame)).feed(frame)
+    assert len(command.body) == 1000
+    with pytest.raises(FrameError):
+        list(FrameDecoder(limit=len(frame) - 1).feed(frame))
+
+
+def test_a_header_longer_than_its_frame_is_refused() -> None:
+    with pytest.raises(FrameError, match="header"):
+        list(FrameDecoder().feed(b"\x00\x00\x00\x08\x00\x00\x00\x09abcd"))
+
+
+@given(data=st.binary(max_size=600))
+def test_garbage_raises_only_wire_errors_and_is_not_hoarded(data: bytes) -> None:
+    decoder = FrameDecoder(limit=4096, buffer_size=128)
+    try:
+        for _ in decoder.feed(data):
+            pass
+    except WireError:
+        pass
+    assert decoder.pending <= 4096
+
+
+def test_commands_before_the_garbage_are_delivered() -> None:
+    seen = []
+    with pytest.raises(FrameError):
+        for command in FrameDecoder().feed(encode_request(10, 5) + b"\xff" * 16):
+            seen.append(command.opaque)  # noqa: PERF401 - what came before the error counts
+    assert seen == [5]
