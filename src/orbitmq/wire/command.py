@@ -45,12 +45,11 @@ class Header(msgspec.Struct, kw_only=True, rename="camel"):
 
     def ext_fields(self) -> dict[str, str]:
         """The fields as they stand on the wire."""
-        fields: dict[str, str] = {}
-        for attribute, name in _wire_names(type(self)):
-            value = getattr(self, attribute)
-            if value is not None:
-                fields[name] = value if type(value) is str else _text(value)
-        return fields
+        return {
+            name: value if type(value) is str else _text(value)
+            for name, value in zip(_wire_names(type(self)), _values(self), strict=True)
+            if value is not None
+        }
 
 
 class RemotingCommand(msgspec.Struct):
@@ -251,8 +250,8 @@ def _text(value: object) -> str:
 
 
 @cache
-def _wire_names(header_type: type[Header]) -> tuple[tuple[str, str], ...]:
-    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(header_type))
+def _wire_names(header_type: type[Header]) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in msgspec.structs.fields(header_type))
 
 
 @cache
@@ -260,6 +259,7 @@ def _decoder(header_type: type[_HeaderT]) -> msgspec.json.Decoder[_HeaderT]:
     return msgspec.json.Decoder(header_type, strict=False)
 
 
+_values = msgspec.structs.astuple
 _encode_json = msgspec.json.Encoder().encode
 _COMMAND_DECODER = msgspec.json.Decoder(RemotingCommand)
 _EXT_DECODER = msgspec.json.Decoder(dict[str, str | int | float | bool | None] | None)

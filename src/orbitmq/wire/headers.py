@@ -104,6 +104,8 @@ class PullMessageResponseHeader(Header):
     next_begin_offset: int
     min_offset: int
     max_offset: int
+    topic_sys_flag: int | None = None
+    group_sys_flag: int | None = None
 
 
 class QueryConsumerOffsetRequestHeader(Header):
@@ -291,3 +293,30 @@ class CreateTopicRequestHeader(Header):
     topic_sys_flag: int | None = None
     order: bool = False
     attributes: str | None = None
+
+
+class ClusterRequestHeader(Header):
+    """GET_TOPICS_BY_CLUSTER (224)."""
+
+    cluster: str
+
+
+class BrokerNameRequestHeader(Header):
+    """Requests to a name server about one broker name: 205, 327, 901."""
+
+    broker_name: str
+    cluster_name: str | None = None
+
+
+class TopicCountResponseHeader(Header):
+    """The answer to 205 and 327: how many topics have changed."""
+
+    wipe_topic_count: int | None = None
+    add_topic_count: int | None = None
+
+
+class DeleteSubscriptionGroupRequestHeader(Header):
+    """DELETE_SUBSCRIPTIONGROUP (207); ``clean_offset`` also drops what the group committed."""
+
+    group_name: str
+    clean_offset: bool = False

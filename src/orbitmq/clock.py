@@ -1,0 +1,34 @@
+"""Where the time comes from, so that tests can move it instead of waiting for it."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+
+class Clock(Protocol):
+    """The two readings the client, the broker and the store take the time from."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time: ms since the epoch. It may jump when the machine's clock is set."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment; never goes back. For intervals and time-outs."""
+        ...
+
+
+class _SystemClock:
+    """The machine's own clock."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+SYSTEM_CLOCK: Final[Clock] = _SystemClock()
+"""The clock everything uses unless another one is given."""
