@@ -1,0 +1,247 @@
+"""Apache RocketMQ's own name server and broker, on free ports, in a directory that goes at the end.
+
+Apache's programs are what OrbitMQ must get along with, so they run as their makers start them:
+the main classes, a properties file each, small heaps (reference: docs of the Apache distribution,
+`NamesrvStartup`, `BrokerStartup`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import socket
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tests.apache import remoting
+from tests.apache.java_program import JavaProgram, JavaProgramError, options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.apache.jars import ApacheRelease
+
+HOST = "127.0.0.1"
+NAME_SERVER_JVM = ("-Xms128m", "-Xmx128m")
+BROKER_JVM = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
+START_SECONDS = 90
+# Below the ports that the kernel gives to outgoing connections.
+PORTS = range(20_000, 30_000)
+# 4.9 logs only what a file in its home directory tells it to; 5.x brings its own in the jar.
+LOGBACK = """<configuration>
+  <appender name="file" class="ch.qos.logback.core.FileAppender">
+    <file>${user.home}/logs/rocketmqlogs/%s.log</file>
+    <encoder><pattern>%%d %%-5p %%t - %%m%%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="file"/></root>
+</configuration>
+"""
+
+
+class _ApacheServer:
+    """A server of Apache's, from its start to its end."""
+
+    program: JavaProgram
+    port: int
+
+    def __enter__(self) -> Self:
+        self.program.__enter__()
+        try:
+            self._wait_ready()
+        except Exception as failure:
+            self.program.kill()
+            raise JavaProgramError(f"{failure}\n{self.program.tail()}") from failure
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # A broker takes twelve seconds to end in order; nothing here is worth them.
+        self.program.kill()
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"{HOST}:{self.port}"
+
+    def stop(self) -> None:
+        """Ends the server in order; a broker's store is then complete on disk."""
+        self.program.stop()
+
+    def _wait_ready(self) -> None:
+        _wait_for_port(self.program, self.port)
+
+
+class ApacheNameServer(_ApacheServer):
+    """Apache's name server."""
+
+    def __init__(self, release: ApacheRelease, directory: Path) -> None:
+        self.port = free_port()
+        home = directory / "name-server"
+        settings = {
+            "listenPort": self.port,
+            "bindAddress": HOST,
+            "kvConfigPath": home / "kvConfig.json",
+            "configStorePath": home / "name-server.properties",
+        }
+        self.program = _server(release, "namesrv.NamesrvStartup", home, settings, NAME_SERVER_JVM)
+
+
+class ApacheBroker(_ApacheServer):
+    """Apache's broker, registered at a name server (Apache's or ours) once entered.
+
+    Args:
+        release: which version.
+        name_server: host:port of the name server to register at.
+        directory: where its home directory goes.
+        store: its store directory, new or with a store in it; one in its home by default.
+        settings: broker.conf's lines, over the harness's own.
+        name: the broker's name.
+    """
+
+    def __init__(
+        self,
+        release: ApacheRelease,
+        name_server: str,
+        directory: Path,
+        *,
+        store: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        name: str = "broker-a",
+    ) -> None:
+        # The VIP channel listens on the port two below, replication on the one above.
+        self.port = free_port(-2, 0, 1)
+        self.name_server = name_server
+        self.name = name
+        home = directory / name
+        self.store = store or home / "store"
+        lines: dict[str, object] = {
+            "brokerName": name,
+            "brokerClusterName": "DefaultCluster",
+            "brokerIP1": HOST,
+            "brokerIP2": HOST,
+            "bindAddress": HOST,
+            "listenPort": self.port,
+            "namesrvAddr": name_server,
+            "storePathRootDir": self.store,
+            "storePathCommitLog": self.store / "commitlog",
+            "mappedFileSizeCommitLog": 64 * 1024 * 1024,
+            "enablePropertyFilter": True,
+            # A busy test machine is no reason to refuse a message.
+            "brokerFastFailureEnable": False,
+            "diskMaxUsedSpaceRatio": 95,
+        }
+        lines |= settings or {}
+        self.program = _server(release, "broker.BrokerStartup", home, lines, BROKER_JVM)
+
+    def _wait_ready(self) -> None:
+        super()._wait_ready()
+        remoting.wait_for_broker(self.name_server, self.address, START_SECONDS)
+
+
+class ApacheCluster:
+    """A name server and one broker of Apache's, ready when entered, gone when left.
+
+    Args:
+        release: which version of Apache RocketMQ.
+        settings: lines of broker.conf to add or change.
+        store: a store directory to use and leave there, instead of a temporary one.
+    """
+
+    def __init__(
+        self,
+        release: ApacheRelease,
+        settings: Mapping[str, object] | None = None,
+        *,
+        store: Path | None = None,
+    ) -> None:
+        self.release = release
+        self._settings = settings
+        self._store = store
+        self._topics = itertools.count()
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            temporary = opened.enter_context(tempfile.TemporaryDirectory(prefix="orbitmq-apache-"))
+            directory = Path(temporary)
+            self._server = opened.enter_context(ApacheNameServer(self.release, directory))
+            self.broker = opened.enter_context(
+                ApacheBroker(
+                    self.release,
+                    self._server.address,
+                    directory,
+                    store=self._store,
+                    settings=self._settings,
+                )
+            )
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    @property
+    def name_server(self) -> str:
+        """host:port, as clients want it."""
+        return self._server.address
+
+    def new_topic(self, name: str = "topic", queues: int = 8) -> str:
+        """Creates a topic with a name of its own, beginning with `name`, and returns it."""
+        topic = f"{name}-{next(self._topics)}"
+        remoting.create_topic(self.name_server, self.broker.address, topic, queues)
+        return topic
+
+
+def free_port(*offsets: int) -> int:
+    """A port of 127.0.0.1 which is free together with those at the given distances from it."""
+    generator = random.SystemRandom()
+    for _ in range(200):
+        port = generator.choice(PORTS)
+        if all(_is_free(port + offset) for offset in offsets or (0,)):
+            return port
+    raise OSError(f"no free ports on {HOST} between {PORTS.start} and {PORTS.stop}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _server(
+    release: ApacheRelease,
+    main: str,
+    home: Path,
+    settings: Mapping[str, object],
+    jvm: Sequence[str],
+) -> JavaProgram:
+    conf = home / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "server.conf").write_text("\n".join(options(settings)))
+    if release.version.startswith("4."):
+        for name in ("namesrv", "broker", "tools"):
+            (conf / f"logback_{name}.xml").write_text(LOGBACK % name)
+    return JavaProgram(
+        release,
+        "Hosted",
+        [f"org.apache.rocketmq.{main}", "-c", str(conf / "server.conf")],
+        jvm=jvm,
+        classpath=[conf],
+        home=home,
+    )
+
+
+def _wait_for_port(program: JavaProgram, port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and program.process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, port)) == 0:
+                return
+        time.sleep(0.05)
+    raise JavaProgramError(f"Apache's server does not listen on port {port}")

@@ -1,0 +1,94 @@
+"""The harness itself: Apache's clients against Apache's own cluster, before they judge ours."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.apache.conftest import release_or_skip
+from tests.apache.jars import OLDEST, ApacheMissingError, ApacheRelease, find_release
+from tests.apache.java_clients import (
+    JavaConsumer,
+    JavaLitePullConsumer,
+    JavaProducer,
+    JavaPushConsumer,
+    body_of,
+)
+from tests.apache.java_program import JavaProgramError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.apache.cluster import ApacheCluster
+
+COUNT = 200
+
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+
+
+def check_all_received(consumer: JavaConsumer, producer: JavaProducer) -> None:
+    consumer.wait_count(COUNT)
+    consumer.stop()
+    assert sorted(message[:4] for message in consumer.messages) == sorted(producer.sent)
+    assert all(zlib.crc32(body_of(message.key)) == message.crc for message in consumer.messages)
+
+
+def test_java_clients_get_from_apaches_broker_what_they_sent(
+    apache: ApacheRelease, apache_cluster: ApacheCluster
+) -> None:
+    server, topic = apache_cluster.name_server, apache_cluster.new_topic()
+    with JavaProducer(apache, server, topic, COUNT, in_flight=16) as producer:
+        producer.finish()
+    with JavaPushConsumer(apache, server, topic, "harness-push") as push:
+        check_all_received(push, producer)
+    with JavaLitePullConsumer(apache, server, topic, "harness-lite-pull") as lite_pull:
+        check_all_received(lite_pull, producer)
+
+
+def test_sharded_messages_reach_an_orderly_listener_in_their_order(
+    apache: ApacheRelease, apache_cluster: ApacheCluster
+) -> None:
+    server, topic = apache_cluster.name_server, apache_cluster.new_topic(queues=4)
+    with JavaProducer(apache, server, topic, COUNT, shards=8, tags="A,B") as producer:
+        producer.finish()
+    with JavaPushConsumer(
+        apache, server, topic, "harness-orderly", orderly=True, tags="A", batch=8
+    ) as consumer:
+        consumer.wait_count(COUNT // 2)
+        consumer.stop()
+    numbers = [int(message.key[1:]) for message in consumer.messages]
+    for shard in range(0, 8, 2):
+        assert [n for n in numbers if n % 8 == shard] == list(range(shard, COUNT, 8))
+    assert {message.tag for message in consumer.messages} == {"A"}
+
+
+def test_a_program_that_fails_shows_its_output(apache: ApacheRelease) -> None:
+    with (
+        JavaProducer(apache, "127.0.0.1:1", "nowhere", 1) as producer,
+        pytest.raises(JavaProgramError, match="RemotingConnectException"),
+    ):
+        producer.finish()
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for missing in ("java", "javac", "mvn"):
+        with pytest.raises(ApacheMissingError, match=f"^{missing} is not on the PATH"):
+            find_release()
+        program = tmp_path / missing
+        program.touch(mode=0o755)
+
+
+def test_what_is_missing_skips_or_fails_as_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("ORBITMQ_REQUIRE_APACHE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="java is not on the PATH"):
+        release_or_skip(OLDEST)
+    monkeypatch.setenv("ORBITMQ_REQUIRE_APACHE", "1")
+    with pytest.raises(pytest.fail.Exception, match="java is not on the PATH"):
+        release_or_skip(OLDEST)
