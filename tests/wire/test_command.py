@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.codes import LANGUAGE, PROTOCOL_VERSION
-from orbitmq.errors import HeaderError, OrbitMQError
+from orbitmq.errors import HeaderError
 from orbitmq.wire import headers as header_types
 from orbitmq.wire.command import (
     BINARY,
@@ -22,7 +24,7 @@ from orbitmq.wire.command import (
 from orbitmq.wire.frames import FrameDecoder
 
 serialize_types = st.sampled_from([JSON, BINARY])
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+texts = st.text(st.characters(codec="utf-8"), max_size=40)
 extensions = st.dictionaries(texts, texts, max_size=8)
 ALL_HEADERS = [
     value
@@ -120,11 +122,8 @@ def test_a_wrong_field_is_named(extension: dict[str, str], named: str) -> None:
 
 @given(serialize_type=st.integers(0, 3), header=st.binary(max_size=80))
 def test_garbage_headers_raise_only_wire_errors(serialize_type: int, header: bytes) -> None:
-    try:
-        command = decode_command(serialize_type, header, b"")
-        assert isinstance(command.ext_fields, dict)
-    except OrbitMQError as error:
-        assert isinstance(error, HeaderError)
+    with suppress(HeaderError):
+        assert isinstance(decode_command(serialize_type, header, b"").ext_fields, dict)
 
 
 @given(
@@ -135,10 +134,8 @@ def test_damaged_binary_headers_raise_only_wire_errors(
 ) -> None:
     header = bytearray(encode_request(10, 1, extension, serialize_type=BINARY)[8:])
     header[at % len(header)] = byte
-    try:
+    with suppress(HeaderError):
         decode_command(BINARY, bytes(header[: len(header) - cut % len(header)]), b"")
-    except HeaderError:
-        pass
 
 
 def test_deeply_nested_json_is_refused() -> None:

@@ -68,6 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waiters: dict[int, tuple[float, ResponseHandler]] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._close_error: Exception | None = None
+        self._congested = False  # the transport holds more than it wants to
+        self._when_writable: list[Callable[[], None]] = []
 
     # What the owner calls
 
@@ -84,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b""
     ) -> None:
         """Send a request that gets no response."""
-        self.send(encode_request(code, self._next_opaque(), header, body, oneway=True))
+        self.send(encode_request(code, self.next_opaque(), header, body, oneway=True))
 
     def request(
         self,
@@ -103,12 +105,35 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             on_done(ConnectionLostError(f"connection to {self.peer} is closed", self.peer))
             return
-        opaque = self._next_opaque()
-        frame = encode_request(code, opaque, header, body)
+        # Encoded first: nothing is awaited of a request that cannot be encoded.
+        frame = encode_request(code, self.next_opaque(), header, body)
+        self.expect(self._opaque, on_done, timeout_ms=timeout_ms)
+        self.send(frame)
+
+    def expect(self, opaque: int, on_done: ResponseHandler, *, timeout_ms: int) -> None:
+        """Have ``on_done`` get the response to a request the caller encodes and sends itself.
+
+        As :meth:`request`, on an open connection; ``opaque`` is from :meth:`next_opaque`.
+        """
         self._waiters[opaque] = (self._loop.time() + timeout_ms / 1000, on_done)
         if self._sweep is None:
             self._sweep = self._loop.call_later(_SWEEP_SECONDS, self._expire_waiters)
-        self.send(frame)
+
+    def next_opaque(self) -> int:
+        """The number of the next request."""
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def when_writable(self, on_writable: Callable[[], None]) -> None:
+        """Call ``on_writable`` now, or once the peer has read enough of what it was sent.
+
+        It is called too when the connection ends first. For those who send without awaiting an
+        answer, so that what they send does not pile up here.
+        """
+        if self._congested and not self.closed:
+            self._when_writable.append(on_writable)
+        else:
+            on_writable()
 
     async def call(
         self,
@@ -149,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._on_connected:
             self._on_connected(self)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+    def get_buffer(self, sizehint: int) -> memoryview:
         """Where the loop puts the next bytes."""
         return self._decoder.get_buffer()
 
@@ -181,11 +206,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Read no more requests while the peer leaves its answers unread."""
+        self._congested = True
         if self._pause_reading:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read on."""
+        self._decongest()
         if self._pause_reading and not self.closed:
             self._transport.resume_reading()
 
@@ -198,10 +225,6 @@ class Connection(asyncio.BufferedProtocol):
             on_closed(self, error)
 
     # Inner workings
-
-    def _next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        return self._opaque
 
     def _flush(self) -> None:
         self._flush_later = False
@@ -234,6 +257,12 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_later(_SWEEP_SECONDS, self._expire_waiters) if self._waiters else None
         )
 
+    def _decongest(self) -> None:
+        self._congested = False
+        waiting, self._when_writable = self._when_writable, []
+        for on_writable in waiting:
+            on_writable()
+
     def _end(self, error: Exception | None) -> None:
         """Mark as closed and fail whoever waits."""
         if self.closed:
@@ -248,6 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         for _, on_done in waiters.values():
             reason = f": {error}" if error else ""
             on_done(ConnectionLostError(f"connection to {self.peer} was lost{reason}", self.peer))
+        self._decongest()
 
 
 def _peer_of(address: Any) -> tuple[str, bytes]:

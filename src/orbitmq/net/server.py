@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 from collections.abc import Callable
+from typing import Any
 
 from orbitmq.errors import ConfigError
 from orbitmq.net.connection import Connection, RequestHandler
 from orbitmq.wire.frames import FRAME_LIMIT
+
+_BACKLOG = 1024
 
 
 class Server:
@@ -47,15 +51,15 @@ class Server:
 
         Raises ConfigError when the address cannot be listened on.
         """
+        await self.serve(listen(host, port))
+
+    async def serve(self, listener: socket.socket) -> None:
+        """As :meth:`start`, on a socket from :func:`listen`, which this server closes."""
         loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(self._new_connection, host, port, backlog=1024)
-        except OSError as error:
-            raise _listen_error(error, host, port) from error
-        except OverflowError as error:
-            raise ConfigError("port", port, "a port is a number from 0 to 65535") from error
-        self.host = host
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await loop.create_server(
+            self._new_connection, sock=listener, backlog=_BACKLOG
+        )
+        self.host, self.port = listener.getsockname()[:2]
 
     async def close(self) -> None:
         """Stop listening and close every connection once what was sent to it is written."""
@@ -86,6 +90,34 @@ class Server:
         self.connections.discard(connection)
         if self._on_closed:
             self._on_closed(connection, error)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens on ``host:port``; port 0 takes any free one.
+
+    For those who must know the port before they can serve: clients that come early wait. Raises
+    ConfigError when the address cannot be listened on.
+    """
+    if not 0 <= port <= 65535:  # the resolver would take it modulo 65536
+        raise ConfigError("port", port, "a port is a number from 0 to 65535")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return _bound(*found[0])
+    except OSError as error:
+        raise _listen_error(error, host, port) from error
+
+
+def _bound(family: int, kind: int, protocol: int, _name: str, address: Any) -> socket.socket:
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def _listen_error(error: OSError, host: str, port: int) -> ConfigError:

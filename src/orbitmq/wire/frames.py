@@ -9,6 +9,7 @@ FrameError is final: the stream has lost its frame boundaries and must be closed
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +20,8 @@ FRAME_LIMIT: Final = 16 * 1024 * 1024
 """Largest frame, its length field included (``NettySystemConfig`` frameMaxLength)."""
 RECEIVE_BUFFER: Final = 256 * 1024
 _SHORTEST = 8
+_LENGTHS = struct.Struct(">II")
+"""What a frame begins with: its length, then serialize type << 24 + header length."""
 
 
 class FrameDecoder:
@@ -55,18 +58,24 @@ class FrameDecoder:
             if self._end == len(self._frame):
                 frame, self._frame = self._frame, None
                 self._start = self._end = 0
-                yield self._decode(frame.toreadonly(), 0, len(frame), copy=False)
+                yield _decode_whole(frame.toreadonly())
             return
-        view = self._view
-        start = self._start
+        view, limit = self._view, self._limit
+        start, end = self._start, self._end
         try:
-            while (available := self._end - start) >= _SHORTEST:
-                length = self._check_length(start)
-                if available < length:
+            while end - start >= _SHORTEST:
+                size, mark = _LENGTHS.unpack_from(view, start)
+                if not _SHORTEST <= size + 4 <= limit:
+                    raise _impossible_length(size + 4, limit)
+                frame_end = start + 4 + size
+                if frame_end > end:
                     break
-                command = self._decode(view, start, length, copy=True)
-                start += length
-                yield command
+                body_start = start + 8 + (mark & 0xFFFFFF)
+                if body_start > frame_end:
+                    raise _header_too_long(4 + size, mark)
+                header, body = view[start + 8 : body_start], view[body_start:frame_end]
+                start = frame_end
+                yield decode_command(mark >> 24, bytes(header), bytes(body))
         finally:
             self._start = start
         self._make_room()
@@ -86,34 +95,15 @@ class FrameDecoder:
         """Bytes held of a frame that is not complete yet."""
         return self._end - self._start
 
-    def _check_length(self, start: int) -> int:
-        length = 4 + int.from_bytes(self._view[start : start + 4], "big")
-        if not _SHORTEST <= length <= self._limit:
-            raise FrameError(
-                f"frame of {length} bytes: a RocketMQ frame has {_SHORTEST} to {self._limit}; "
-                "the peer may not speak the remoting protocol"
-            )
-        return length
-
-    def _decode(self, view: memoryview, start: int, length: int, *, copy: bool) -> RemotingCommand:
-        serialize_type = view[start + 4]
-        body_start = start + 8 + int.from_bytes(view[start + 5 : start + 8], "big")
-        end = start + length
-        if body_start > end:
-            raise FrameError(
-                f"frame of {length} bytes claims a header of {body_start - start - 8} bytes"
-            )
-        header = bytes(view[start + 8 : body_start])
-        body = view[body_start:end]
-        return decode_command(serialize_type, header, bytes(body) if copy else body)
-
     def _make_room(self) -> None:
         start, end = self._start, self._end
         if start == end:
             self._start = self._end = 0
             return
         pending = end - start
-        if pending >= _SHORTEST and (length := self._check_length(start)) > self._size:
+        if pending >= _SHORTEST and (
+            length := 4 + _LENGTHS.unpack_from(self._view, start)[0]
+        ) > self._size:
             frame = memoryview(bytearray(length))
             frame[:pending] = self._view[start:end]
             self._frame = frame
@@ -121,3 +111,23 @@ class FrameDecoder:
         elif start and end > self._size // 2:
             self._buffer[:pending] = self._buffer[start:end]
             self._start, self._end = 0, pending
+
+
+def _decode_whole(frame: memoryview) -> RemotingCommand:
+    """The command in a frame of its own, which its body goes on to use."""
+    mark: int = _LENGTHS.unpack_from(frame)[1]
+    body_start = 8 + (mark & 0xFFFFFF)
+    if body_start > len(frame):
+        raise _header_too_long(len(frame), mark)
+    return decode_command(mark >> 24, bytes(frame[8:body_start]), frame[body_start:])
+
+
+def _impossible_length(length: int, limit: int) -> FrameError:
+    return FrameError(
+        f"frame of {length} bytes: a RocketMQ frame has {_SHORTEST} to {limit}; the peer may not "
+        "speak the remoting protocol"
+    )
+
+
+def _header_too_long(length: int, mark: int) -> FrameError:
+    return FrameError(f"frame of {length} bytes claims a header of {mark & 0xFFFFFF} bytes")

@@ -1,0 +1,233 @@
+"""A raw load generator: prebuilt frames over plain sockets, responses only counted.
+
+It runs as a process of its own and costs a fraction of a microsecond a message, so that what is
+measured is the broker:
+
+    python -m benchmarks.generator '{"mode": "send", "address": "127.0.0.1:10911", ...}'
+
+prints one JSON object, ``{"messages": N, "seconds": S}``.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from orbitmq.codes import RequestCode
+from orbitmq.wire.command import encode_request
+from orbitmq.wire.headers import (
+    CreateTopicRequestHeader,
+    PullMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from orbitmq.wire.properties import encode_properties
+from orbitmq.wire.record import encode_batch
+
+QUEUES = 8
+BODY = b"x" * 100
+OK = b'"code":0,'
+
+
+@dataclass
+class Client:
+    """One connection with a window of requests in flight."""
+
+    address: str
+    window: int
+    sock: socket.socket = field(init=False)
+    pending: int = 0
+    rest: bytes = b""
+
+    def __post_init__(self) -> None:
+        host, port = self.address.rsplit(":", 1)
+        self.sock = socket.create_connection((host, int(port)), timeout=60)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def receive(self) -> int:
+        """Read once and count the whole responses; a response that is an error ends the run."""
+        data = self.sock.recv(1 << 20)
+        if not data:
+            raise ConnectionError(f"{self.address} closed the connection")
+        data = self.rest + data if self.rest else data
+        position, count, size = 0, 0, len(data)
+        while size - position >= 4:
+            end = position + 4 + int.from_bytes(data[position : position + 4], "big")
+            if end > size:
+                break
+            if OK not in data[position : position + 300]:
+                raise RuntimeError(f"{self.address} answered {data[position : position + 600]!r}")
+            position = end
+            count += 1
+        self.rest = data[position:]
+        self.pending -= count
+        return count
+
+
+def call(address: str, frame: bytes) -> bytes:
+    """One request, one response: the response's bytes after its length."""
+    client = Client(address, 1)
+    client.sock.sendall(frame)
+    with client.sock.makefile("rb") as stream:
+        response = stream.read(int.from_bytes(stream.read(4), "big"))
+    client.sock.close()
+    return response
+
+
+def create_topic(address: str, topic: str) -> None:
+    """A topic with eight queues."""
+    header = CreateTopicRequestHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=QUEUES,
+        write_queue_nums=QUEUES,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=0,
+    )
+    response = call(address, encode_request(RequestCode.UPDATE_AND_CREATE_TOPIC, 1, header))
+    if OK not in response:
+        raise RuntimeError(f"{address} does not create {topic}: {response!r}")
+
+
+def send_frames(topic: str, batch: int) -> list[bytes]:
+    """A send request for each queue: one message, or a batch of them."""
+    return [send_frame(topic, queue, batch) for queue in range(QUEUES)]
+
+
+def send_frame(topic: str, queue: int, batch: int = 0) -> bytes:
+    """One send request."""
+    properties = encode_properties(
+        {"KEYS": "key-000001", "UNIQ_KEY": "7F0000010B7763947C65000A7D0C0000", "WAIT": "true"}
+    )
+    header = SendMessageRequestHeaderV2(
+        producer_group="bench",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=QUEUES,
+        queue_id=queue,
+        sys_flag=0,
+        born_timestamp=int(time.time() * 1000),
+        flag=0,
+        properties=properties.decode(),
+        reconsume_times=0,
+        unit_mode=False,
+        max_reconsume_times=0,
+        batch=bool(batch),
+    )
+    if not batch:
+        return encode_request(RequestCode.SEND_MESSAGE_V2, queue, header, BODY)
+    body = encode_batch([(0, BODY, properties)] * batch)
+    return encode_request(RequestCode.SEND_BATCH_MESSAGE, queue, header, body)
+
+
+def pull_frames(topic: str, pull: int, messages: int) -> list[bytes]:
+    """Pull requests that walk over all queues, ``pull`` messages each."""
+    frames = []
+    for offset in range(0, messages // QUEUES - pull, pull):
+        for queue in range(QUEUES):
+            header = PullMessageRequestHeader(
+                consumer_group="bench-pull",
+                topic=topic,
+                queue_id=queue,
+                queue_offset=offset,
+                max_msg_nums=pull,
+                max_msg_bytes=16 << 20,
+                sys_flag=4,
+                commit_offset=0,
+                suspend_timeout_millis=0,
+                subscription="*",
+                sub_version=1,
+                expression_type="TAG",
+            )
+            frames.append(encode_request(RequestCode.PULL_MESSAGE, queue, header))
+    return frames
+
+
+def drive(plan: Plan, frames: list[bytes], seconds: float) -> int:
+    """Keep the plan's window of requests in flight for some seconds; the number of responses."""
+    clients = [Client(plan.address, plan.window) for _ in range(plan.connections)]
+    position = done = 0
+
+    def refill(client: Client) -> None:
+        nonlocal position
+        missing = client.window - client.pending
+        batch = [frames[(position + n) % len(frames)] for n in range(missing)]
+        position += missing
+        client.pending += missing
+        client.sock.sendall(b"".join(batch))
+
+    with selectors.DefaultSelector() as selector:
+        for client in clients:
+            selector.register(client.sock, selectors.EVENT_READ, client)
+            refill(client)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for key, _ in selector.select(60):
+                done += key.data.receive()
+                refill(key.data)
+    for client in clients:
+        while client.pending:
+            done += client.receive()
+        client.sock.close()
+    return done
+
+
+def fill(address: str, topic: str, messages: int) -> None:
+    """Put ``messages`` messages into the topic, evenly over its queues."""
+    frames = send_frames(topic, 32)
+    requests = -(-messages // 32)
+    done = 0
+    client = Client(address, 1)
+    while done < requests:
+        client.sock.sendall(frames[done % QUEUES])
+        done += client.receive() or client.receive()
+    client.sock.close()
+
+
+class Plan(msgspec.Struct):
+    """What to do: ``fill`` a topic, or ``send`` or ``pull`` for some seconds after a warm-up.
+
+    ``size`` is the number of messages to fill with, of a batch (0: none), or of a pull.
+    """
+
+    mode: str
+    address: str
+    topic: str
+    size: int = 0
+    connections: int = 1
+    window: int = 1
+    seconds: float = 1.0
+    filled: int = 0
+
+
+class Outcome(msgspec.Struct):
+    """How many messages went through in how many seconds."""
+
+    messages: int
+    seconds: float
+
+
+def carry_out(plan: Plan) -> Outcome:
+    """Carry out one plan."""
+    if plan.mode == "fill":
+        create_topic(plan.address, plan.topic)
+        fill(plan.address, plan.topic, plan.size)
+        return Outcome(plan.size, 0.0)
+    if plan.mode == "pull":
+        frames, each = pull_frames(plan.topic, plan.size, plan.filled), plan.size
+    else:
+        frames, each = send_frames(plan.topic, plan.size), plan.size or 1
+    drive(plan, frames, plan.seconds / 2)
+    began = time.perf_counter()
+    responses = drive(plan, frames, plan.seconds)
+    return Outcome(responses * each, time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    outcome = carry_out(msgspec.json.decode(sys.argv[1], type=Plan))
+    print(msgspec.json.encode(outcome).decode())

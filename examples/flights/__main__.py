@@ -1,0 +1,225 @@
+"""The demo: flights through the embedded broker, balanced consumers and a Spark stream.
+
+    python -m examples.flights [--flights N] [--output DIR]
+
+Sends every flight, consumes them with consumers that come and go, aggregates them in Spark and
+shows the result. It fails if one message is missing or an aeroplane's flights are out of order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from examples.flights import data, delays, report
+from examples.flights.consume import Arrivals, CarrierListener, Reader
+from orbitmq import EmbeddedBroker, Message, MessageQueue, Producer
+
+CARRIER = "UA"
+console = Console()
+
+
+def main() -> int:
+    """Run the demo; the exit code says whether everything was as it must be."""
+    parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
+    parser.add_argument("--flights", type=int, help="only the first N flights (default: all)")
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/demo"), help="where the PNG and Parquet go"
+    )
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    flights = data.load_flights(arguments.flights)
+    try:
+        with tempfile.TemporaryDirectory(prefix="orbitmq-demo-") as scratch:
+            chart = run(flights, arguments.output, Path(scratch))
+    except report.DemoError as error:
+        console.print(f"[bold red]The demo failed:[/] {error}")
+        return 1
+    console.print(f"Everything arrived, in order, in {time.monotonic() - began:.0f} s.")
+    console.print(f"Chart: {chart.resolve()}", soft_wrap=True)
+    return 0
+
+
+def run(flights: pd.DataFrame, output: Path, scratch: Path) -> Path:
+    """All stages on a broker of their own; returns the chart's path."""
+    with EmbeddedBroker() as broker:
+        console.print(f"Broker ready: name server {broker.name_server}, store {broker.store}")
+        with Stages() as stages:
+            readers, listener = exchange(flights, broker.name_server, stages)
+            console.print(shares([reader.arrivals for reader in readers]))
+            result = pipeline(flights, broker.name_server, output / "delays", scratch, stages)
+    check(flights, readers, listener)
+    report.check_delays(result, flights)
+    table = report.by_carrier_and_hour(result)
+    console.print(delay_table(table))
+    chart = output / "departure-delays.png"
+    report.save_chart(table, chart)
+    return chart
+
+
+class Stages(Progress):
+    """The demo's progress bars."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            TextColumn("{task.description:<38}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+
+    def stage(self, description: str, total: int) -> Stage:
+        """A new bar."""
+        return Stage(self, description, total)
+
+
+class Stage:
+    """One bar: call it with the number of rows done."""
+
+    def __init__(self, stages: Stages, description: str, total: int) -> None:
+        self.done = 0
+        self._changed = threading.Condition()
+        self._stages = stages
+        self._task = stages.add_task(description, total=total)
+
+    def __call__(self, rows: int) -> None:
+        """Count rows as done."""
+        with self._changed:
+            self.done += rows
+            self._changed.notify_all()
+        self._stages.advance(self._task, rows)
+
+    def wait_for(self, rows: int, patience: float = 60.0) -> None:
+        """Wait until so many rows are done; raise DemoError when none comes for ``patience`` s."""
+        with self._changed:
+            while self.done < rows:
+                before = self.done
+                if not self._changed.wait_for(lambda: self.done != before, patience):  # noqa: B023
+                    raise report.DemoError(f"stuck at {self.done:,} of {rows:,} rows")
+
+
+def exchange(
+    flights: pd.DataFrame, name_server: str, stages: Stages
+) -> tuple[list[Reader], CarrierListener]:
+    """Send every flight while a group reads them: two, then three, then two consumers."""
+    total = len(flights)
+    of_carrier = int((flights["carrier"] == CARRIER).sum())
+    sent = stages.stage("send, one message a flight", total)
+    read = stages.stage("lite pull consumers, one group", total)
+    pushed = stages.stage(f"push consumer, tag {CARRIER}", of_carrier)
+
+    readers = [Reader(f"reader-{n}", name_server, read) for n in (1, 2, 3)]
+    listener = CarrierListener(CARRIER, name_server, pushed)
+    first, second, third = readers
+    with Producer("flight-sender", name_server=name_server) as producer:
+        producer.send(Message("demo-check", b"ready"))
+        sender = threading.Thread(target=send_flights, args=(producer, flights, sent), daemon=True)
+        sender.start()
+        sent.wait_for(1)
+        listener.start()
+        first.start()
+        second.start()
+        read.wait_for(total // 3)
+        third.start()
+        read.wait_for(total * 2 // 3)
+        second.leave()
+        sender.join()
+        sent.wait_for(total)
+        read.wait_for(total)
+        pushed.wait_for(of_carrier)
+    listener.stop()
+    first.leave()
+    third.leave()
+    return readers, listener
+
+
+def send_flights(producer: Producer, flights: pd.DataFrame, sent: Stage) -> None:
+    """Send without waiting for each answer; every answer is counted, a failure stops the demo."""
+
+    def done(future: object) -> None:
+        future.result()  # type: ignore[attr-defined]
+        sent(1)
+
+    for message in data.to_messages(flights):
+        producer.send_async(message).add_done_callback(done)
+
+
+def pipeline(
+    flights: pd.DataFrame, name_server: str, parquet: Path, scratch: Path, stages: Stages
+) -> pd.DataFrame:
+    """Aggregate in Spark to Parquet and to a topic, and read both back."""
+    from orbitmq.spark import local_session
+
+    to_parquet = stages.stage("Spark stream to Parquet", len(flights) + 1)
+    to_topic = stages.stage("Spark stream to a topic", len(flights) + 1)
+    with local_session("flights", master="local[2]") as spark:
+
+        def run_to_end() -> None:
+            hourly = delays.departure_delays(spark, name_server)
+            delays.follow(delays.write_parquet(hourly, parquet, scratch / "parquet"), to_parquet)
+            delays.follow(delays.send_delays(hourly, name_server, scratch / "topic"), to_topic)
+
+        run_to_end()
+        send_end_of_year(name_server)
+        run_to_end()  # goes on from the checkpoints; the marker closes the last windows
+        stored = spark.read.parquet(str(parquet)).count()
+        result = delays.read_back(spark, name_server)
+    report.check_equal("rows that Spark read", to_parquet.done, len(flights) + 1)
+    report.check_equal("windows in the topic, as in Parquet,", len(result), stored)
+    return result
+
+
+def send_end_of_year(name_server: str) -> None:
+    """Send the row that is later than every flight."""
+    with Producer("flight-sender", name_server=name_server) as producer:
+        producer.send(Message(data.TOPIC, msgspec.json.encode(data.END_OF_YEAR), tags="--"))
+
+
+def check(flights: pd.DataFrame, readers: list[Reader], listener: CarrierListener) -> None:
+    """Nothing missing, nothing out of order, for each kind of consumer."""
+    arrivals = [reader.arrivals for reader in readers]
+    report.check_complete("lite pull consumers", arrivals, set(flights.index))
+    report.check_order(arrivals)
+    of_carrier = set(flights.index[flights["carrier"] == CARRIER])
+    report.check_complete("push consumer", [listener.arrivals], of_carrier)
+
+
+def shares(arrivals: list[Arrivals]) -> Table:
+    """Which reader took how many messages of which queue."""
+    table = Table(title="Messages by reader and queue (reader-3 joined, reader-2 left)")
+    queues: list[MessageQueue] = sorted({queue for one in arrivals for queue in one.queues})
+    for heading in ("", *(f"queue {queue.queue_id}" for queue in queues), "all"):
+        table.add_column(heading, justify="right")
+    for one in arrivals:
+        counts: Counter[MessageQueue] = one.queues
+        row = [f"{counts[queue]:,}" for queue in queues]
+        table.add_row(one.name, *row, f"{sum(counts.values()):,}")
+    return table
+
+
+def delay_table(delays_by_hour: pd.DataFrame) -> Table:
+    """Average delay in minutes by carrier, for some hours of the day."""
+    table = Table(title="Average departure delay in minutes, by scheduled hour in New York")
+    hours = [hour for hour in delays_by_hour.columns if hour % 3 == 0]
+    for heading in ("carrier", *(f"{hour}h" for hour in hours)):
+        table.add_column(heading, justify="right")
+    for carrier, row in delays_by_hour[hours].iterrows():
+        values = ["" if pd.isna(value) else f"{value:.1f}" for value in row]
+        table.add_row(str(carrier), *values)
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The demo's Spark pipeline: departure delays by carrier and hour, with a watermark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from examples.flights.data import DELAYS_TOPIC, TOPIC
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ROWS_A_BATCH = 120_000
+
+
+def departure_delays(spark: SparkSession, name_server: str) -> DataFrame:
+    """Flights, departures and their delay in minutes, by carrier and scheduled hour (UTC).
+
+    A stream: a window is final, and is emitted, once the watermark has passed it by two days.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    flights = (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", name_server)
+        .option("topic", TOPIC)
+        .option("group", "spark-delays")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", ROWS_A_BATCH)
+        .load()
+    )
+    parsed = flights.select(
+        F.from_json(
+            F.col("body").cast("string"), "carrier string, time_hour timestamp, dep_delay double"
+        ).alias("flight")
+    ).select("flight.*")
+    return (
+        parsed.withWatermark("time_hour", "2 days")
+        .groupBy(F.window("time_hour", "1 hour").alias("hour"), "carrier")
+        .agg(
+            F.count("*").alias("flights"),
+            F.count("dep_delay").alias("departures"),
+            F.sum("dep_delay").alias("delay"),
+        )
+        .select(F.col("hour.start").alias("hour"), "carrier", "flights", "departures", "delay")
+    )
+
+
+def write_parquet(delays: DataFrame, output: Path, checkpoint: Path) -> StreamingQuery:
+    """Append the final windows to Parquet files."""
+    return (
+        delays.writeStream.format("parquet")
+        .option("path", str(output))
+        .option("checkpointLocation", str(checkpoint))
+        .outputMode("append")
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def send_delays(delays: DataFrame, name_server: str, checkpoint: Path) -> StreamingQuery:
+    """Send the final windows to a topic of their own, one message each, tagged by carrier."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    return (
+        delays.select(
+            F.to_json(F.struct("*")).alias("body"),
+            F.col("carrier").alias("tags"),
+            F.concat_ws("@", "carrier", F.date_format("hour", "yyyy-MM-dd'T'HH")).alias("keys"),
+        )
+        .writeStream.format("rocketmq")
+        .option("nameServer", name_server)
+        .option("topic", DELAYS_TOPIC)
+        .option("checkpointLocation", str(checkpoint))
+        .outputMode("append")
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def follow(query: StreamingQuery, on_rows: Callable[[int], None]) -> None:
+    """Report the query's input rows while it runs; raise what stopped it."""
+    reported = 0
+    while not query.awaitTermination(1):
+        done = sum(progress.numInputRows for progress in query.recentProgress)
+        on_rows(max(0, done - reported))
+        reported = max(reported, done)
+    total = sum(progress.numInputRows for progress in query.recentProgress)
+    on_rows(max(0, total - reported))
+
+
+def read_back(spark: SparkSession, name_server: str) -> pd.DataFrame:
+    """The results as they stand in their topic."""
+    import pandas  # noqa: ICN001 - only here
+
+    rows = (
+        spark.read.format("rocketmq")
+        .option("nameServer", name_server)
+        .option("topic", DELAYS_TOPIC)
+        .load()
+        .select("body")
+        .collect()
+    )
+    records: list[dict[str, Any]] = [json.loads(row.body) for row in rows]
+    return pandas.DataFrame.from_records(records)

@@ -1,0 +1,170 @@
+"""A broker without a network: its store, its tables, and the services over them.
+
+One thread owns it. Whoever brings requests in (server.py for the remoting protocol) calls the
+services, then :meth:`Broker.write` at the end of each tick, and :meth:`Broker.run_due` when
+:meth:`Broker.wait_ms` has passed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Hashable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from orbitmq.broker.clients import ConsumerTable, ProducerTable
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.locks import QueueLocks
+from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.retry import Retrying
+from orbitmq.broker.saved import SavedTables
+from orbitmq.broker.schedule import Delivery
+from orbitmq.broker.sending import Sending
+from orbitmq.broker.timetable import Timetable
+from orbitmq.broker.topics import TopicTable
+from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.names import SCHEDULE_TOPIC
+from orbitmq.store.delay_levels import DelayLevels
+from orbitmq.store.message_store import MessageStore
+
+log = logging.getLogger("orbitmq.broker")
+
+_IN_MEMORY_RATIO: Final = 0.4
+_NOTHING_DUE_MS: Final = 1 << 31
+
+
+class Broker:
+    """All that a broker is but its connections, over the store in ``directory``.
+
+    ``store_host`` is its address as records hold it. ``answer_ready`` is called whenever held
+    pulls may be ready, which is after each write. Raises StoreError when the directory
+    cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        directory: Path,
+        store_host: bytes,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.store_host = store_host
+        self.answer_ready: Callable[[], None] = _nothing
+        delays = DelayLevels(config.store_config.delay_levels)
+        with ExitStack() as undo:
+            self.store = MessageStore.open(directory, config.store_config, clock)
+            undo.callback(self.store.close)
+            self.topics = TopicTable(config, clock.now_ms, delays.max_level)
+            self.groups = GroupTable(config, clock.now_ms)
+            self.offsets = ConsumerOffsets()
+            self.consumers: ConsumerTable[Hashable] = ConsumerTable()
+            self.producers: ProducerTable[Hashable] = ProducerTable()
+            self.locks = QueueLocks()
+            self.retrying = Retrying(
+                self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
+            )
+            self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.pulling: Pulling[Hashable, Any] = Pulling(
+                config, self.store, self.topics, self.groups, self.consumers, self.offsets
+            )
+            self.delivery = Delivery(self.store, delays, self.write)
+            self.saved = SavedTables(
+                directory, self.topics, self.groups, self.offsets, self.delivery, clock.now_ms
+            )
+            self.saved.load()
+            undo.pop_all()
+        self._timetable = self._make_timetable()
+        self._message_arrived = self.pulling.held.message_arrived
+        self.store.add_arrival_listener(self._arrived)
+
+    def _make_timetable(self) -> Timetable:
+        config = self.config
+        timetable = Timetable(self.now_ms())
+        timetable.every(config.hold_sweep_interval_ms, lambda: self.pulling.sweep(self.now_ms()))
+        timetable.every(config.offset_save_interval_ms, self.saved.save_offsets)
+        timetable.every(config.offset_save_interval_ms, self.saved.save_topics_and_groups)
+        timetable.every(config.delay_offset_save_interval_ms, self.saved.save_delays)
+        timetable.every(config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms()))
+        return timetable
+
+    def every(self, interval_ms: int, action: Callable[[], object]) -> None:
+        """Have ``action`` repeated among the broker's own periodic jobs."""
+        self._timetable.every(interval_ms, action)
+
+    def now_ms(self) -> int:
+        """The time that intervals are counted in: ms, never set back."""
+        return int(self.clock.monotonic() * 1000)
+
+    def write(self) -> None:
+        """Bring what was staged into the store, and let the pulls that waited for it go.
+
+        Raises StoreError when the store takes nothing; nothing of it was stored then.
+        """
+        self.store.write()
+        self.answer_ready()
+
+    def run_due(self) -> None:
+        """Do what is due by now: deliver delayed messages, run periodic jobs."""
+        due_ms = self.delivery.due_ms
+        now_ms = self.clock.now_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            self._deliver(now_ms)
+        self._timetable.run(self.now_ms())
+        self.answer_ready()
+
+    def wait_ms(self) -> int:
+        """How long until something is due, unless messages arrive."""
+        due_ms = self.delivery.due_ms
+        delivery = _NOTHING_DUE_MS if due_ms is None else due_ms - self.clock.now_ms()
+        return max(0, min(delivery, self._timetable.wait_ms(self.now_ms())))
+
+    def is_recent(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue's first message is so near the log's end that it is likely in memory.
+
+        A group without an offset then starts with it: checkInMemByConsumeOffset of
+        DefaultMessageStore.
+        """
+        units = self.store.read_units(topic, queue_id, 0, 1)
+        if not units:
+            return False
+        behind = self.store.max_physical_offset - units[0].physical_offset
+        return behind <= _physical_memory() * _IN_MEMORY_RATIO
+
+    def close(self) -> None:
+        """Save everything and give the store back. Raises StoreError when that fails."""
+        self.saved.save_all()
+        self.store.close()
+
+    def _arrived(
+        self,
+        topic: str,
+        queue_id: int,
+        next_offset: int,
+        tags_code: int,
+        _store_timestamp: int,
+        _properties: bytes,
+    ) -> None:
+        if topic == SCHEDULE_TOPIC:
+            self.delivery.message_arrived(tags_code)  # there it is the time the message is due
+        self._message_arrived(topic, queue_id, next_offset, tags_code)
+
+    def _deliver(self, now_ms: int) -> None:
+        try:
+            self.delivery.run(now_ms)
+        except Exception:
+            log.exception("delayed messages are not delivered, next try in a second")
+            self.delivery.due_ms = now_ms + 1000
+
+
+def _physical_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _nothing() -> None:
+    """Nobody answers held pulls."""

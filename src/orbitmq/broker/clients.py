@@ -1,0 +1,166 @@
+"""Which clients are connected: the members and subscriptions of every group, by heartbeat.
+
+State machines: the time is an argument, and a method that changes who belongs to a consumer group
+says so, for the broker to tell the members. A client is known by its connection; the type of
+connection does not matter here. Follows ConsumerManager, ConsumerGroupInfo and ProducerManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from orbitmq.wire.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+
+log = logging.getLogger("orbitmq.broker")
+
+_ConnectionT = TypeVar("_ConnectionT", bound=Hashable)
+
+
+class ClientInfo(msgspec.Struct):
+    """A client as one of its heartbeats described it."""
+
+    client_id: str
+    language: str | int
+    version: int
+    seen_ms: int = 0
+
+
+class ConsumerGroup(Generic[_ConnectionT]):
+    """A consumer group with its members. The last heartbeat decides its manner."""
+
+    def __init__(self, data: ConsumerData) -> None:
+        self.name = data.group_name
+        self.consume_type: ConsumeType = data.consume_type
+        self.message_model: MessageModel = data.message_model
+        self.consume_from_where: ConsumeFromWhere = data.consume_from_where
+        self.members: dict[_ConnectionT, ClientInfo] = {}
+        self.subscriptions: dict[str, SubscriptionData] = {}
+
+    @property
+    def client_ids(self) -> list[str]:
+        """The members' client ids, each once, in the order they came."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    @property
+    def wants_notice(self) -> bool:
+        """Whether members are told of changes: those who broadcast share no queues."""
+        return self.message_model is not MessageModel.BROADCASTING
+
+    def subscribe(self, given: Iterable[SubscriptionData]) -> bool:
+        """Make ``given`` the group's subscriptions; returns whether topics came or went.
+
+        Of two subscriptions to a topic the newer stays: members are updated one after the other.
+        """
+        known = self.subscriptions
+        self.subscriptions = {}
+        for new in given:
+            old = known.get(new.topic, new)
+            self.subscriptions[new.topic] = new if new.sub_version > old.sub_version else old
+        return known.keys() != self.subscriptions.keys()
+
+
+class ConsumerTable(Generic[_ConnectionT]):
+    """All consumer groups."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, ConsumerGroup[_ConnectionT]] = {}
+
+    def register(
+        self,
+        data: ConsumerData,
+        connection: _ConnectionT,
+        client: ClientInfo,
+        *,
+        with_subscriptions: bool = True,
+    ) -> bool:
+        """Take in one group of a heartbeat; returns whether its members must be told.
+
+        Without subscriptions the known ones stay.
+        """
+        group = self.groups.get(data.group_name)
+        if group is None:
+            group = self.groups[data.group_name] = ConsumerGroup(data)
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        joined = connection not in group.members
+        if joined:
+            log.info("consumer %s joined group %s", client.client_id, group.name)
+        group.members[connection] = client
+        changed = with_subscriptions and group.subscribe(data.subscription_data_set)
+        return (joined or changed) and group.wants_notice
+
+    def unregister(self, name: str, connection: _ConnectionT) -> bool:
+        """Take a client out of a group; returns whether the others must be told."""
+        group = self.groups.get(name)
+        if group is None:
+            return False
+        client = group.members.pop(connection, None)
+        if client is None:
+            return False
+        log.info("consumer %s left group %s", client.client_id, name)
+        if not group.members:
+            del self.groups[name]
+            return False
+        return group.wants_notice
+
+    def disconnect(self, connection: _ConnectionT) -> list[str]:
+        """Take a connection out of all groups; returns the groups whose others must be told."""
+        return [name for name in list(self.groups) if self.unregister(name, connection)]
+
+    def silent(self, now_ms: int, timeout_ms: int) -> list[_ConnectionT]:
+        """The connections whose last heartbeat is older than ``timeout_ms``."""
+        return _silent((group.members for group in self.groups.values()), now_ms, timeout_ms)
+
+    def subscribers(self, topic: str) -> list[str]:
+        """The groups that subscribe to ``topic``."""
+        return [name for name, group in self.groups.items() if topic in group.subscriptions]
+
+
+class ProducerTable(Generic[_ConnectionT]):
+    """The members of all producer groups."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[_ConnectionT, ClientInfo]] = {}
+
+    def register(self, name: str, connection: _ConnectionT, client: ClientInfo) -> None:
+        """Take in one group of a heartbeat."""
+        self.groups.setdefault(name, {})[connection] = client
+
+    def unregister(self, name: str, connection: _ConnectionT) -> None:
+        """Take a client out of a group."""
+        members = self.groups.get(name, {})
+        members.pop(connection, None)
+        if not members:
+            self.groups.pop(name, None)
+
+    def disconnect(self, connection: _ConnectionT) -> None:
+        """Take a connection out of all groups."""
+        for name in list(self.groups):
+            self.unregister(name, connection)
+
+    def silent(self, now_ms: int, timeout_ms: int) -> list[_ConnectionT]:
+        """The connections whose last heartbeat is older than ``timeout_ms``."""
+        return _silent(self.groups.values(), now_ms, timeout_ms)
+
+
+def _silent(
+    tables: Iterable[dict[_ConnectionT, ClientInfo]], now_ms: int, timeout_ms: int
+) -> list[_ConnectionT]:
+    found = {
+        connection: None
+        for members in tables
+        for connection, client in members.items()
+        if now_ms - client.seen_ms > timeout_ms
+    }
+    return list(found)

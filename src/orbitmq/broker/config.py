@@ -1,0 +1,100 @@
+"""The broker's settings, made once and checked once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orbitmq.errors import ConfigError, IllegalNameError
+from orbitmq.names import check_topic
+from orbitmq.store.config import StoreConfig
+
+_MAX_PORT: Final = 65535
+_WHITE_SPACE: Final = re.compile(r"\s")
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a broker and the name server beside it; defaults are Java's where it has one."""
+
+    host: str = "127.0.0.1"
+    """The address both listen on; ``0.0.0.0`` listens on all of the machine's."""
+    advertised_host: str = ""
+    """The address clients are told; empty: ``host``, or this machine's own when that is a
+    wildcard (brokerIP1)."""
+    port: int = 10911
+    """The broker's port; 0 takes any free one (listenPort)."""
+    name_server_port: int = 9876
+    """The name server's port; 0 takes any free one."""
+    broker_name: str = "broker-a"
+    """The name queues are known by (brokerName)."""
+    cluster_name: str = "DefaultCluster"
+    """The cluster the broker belongs to (brokerClusterName)."""
+    store_directory: Path | None = None
+    """Where everything is kept; None: a temporary directory that goes at the end."""
+    store_config: StoreConfig = StoreConfig()
+    """Settings of the store."""
+
+    auto_create_topics: bool = True
+    """Whether a send to an unknown topic creates it (autoCreateTopicEnable)."""
+    auto_create_groups: bool = True
+    """Whether an unknown consumer group may consume (autoCreateSubscriptionGroup)."""
+    default_topic_queues: int = 8
+    """The most queues a topic gets by being sent to (defaultTopicQueueNums)."""
+    region_id: str = "DefaultRegion"
+    """What clients put into their traces (regionId)."""
+    trace_on: bool = True
+    """Whether clients that trace shall do so (traceOn)."""
+
+    max_pull_count: int = 1024
+    """The most messages a pull is answered with, whatever it asks for. Java's broker gives 32."""
+    max_pull_bytes: int = 4 << 20
+    """The most bytes a pull is answered with, but always one message. Java's gives 256 KiB."""
+    hold_sweep_interval_ms: int = 5_000
+    """How often held pulls are looked through (PullRequestHoldService)."""
+    offset_save_interval_ms: int = 5_000
+    """How often consumer offsets are saved (flushConsumerOffsetInterval)."""
+    delay_offset_save_interval_ms: int = 10_000
+    """How often the delivery offsets of delayed messages are saved (flushDelayOffsetInterval)."""
+    client_timeout_ms: int = 120_000
+    """After how long without a heartbeat a client is gone (channelExpiredTimeout)."""
+    scan_interval_ms: int = 10_000
+    """How often silent clients and run-out locks are looked for."""
+
+    def __post_init__(self) -> None:
+        for name in ("port", "name_server_port"):
+            _check_range(name, getattr(self, name), 0, _MAX_PORT)
+        if self.port and self.port == self.name_server_port:
+            raise ConfigError(
+                "port", self.port, "the broker and the name server need a port each (0: any free)"
+            )
+        if not self.host or _WHITE_SPACE.search(self.host):
+            raise ConfigError("host", self.host, "an address or name of this machine")
+        for name in ("broker_name", "cluster_name"):
+            _check_name(name, getattr(self, name))
+        _check_range("default_topic_queues", self.default_topic_queues, 1, 65_536)
+        _check_range("max_pull_count", self.max_pull_count, 1, 1 << 20)
+        _check_range("max_pull_bytes", self.max_pull_bytes, 1, 15 << 20)
+        for name in (
+            "hold_sweep_interval_ms",
+            "offset_save_interval_ms",
+            "delay_offset_save_interval_ms",
+            "client_timeout_ms",
+            "scan_interval_ms",
+        ):
+            _check_range(name, getattr(self, name), 1, 1 << 31)
+
+
+def _check_range(name: str, value: int, lowest: int, highest: int) -> None:
+    if not lowest <= value <= highest:
+        raise ConfigError(name, value, f"{lowest} to {highest}")
+
+
+def _check_name(setting: str, name: str) -> None:
+    """A broker and a cluster each lend their name to a topic."""
+    try:
+        check_topic(name)
+    except IllegalNameError as error:
+        raise ConfigError(setting, name, str(error)) from error

@@ -1,0 +1,3 @@
+"""Request handlers, one module per family: they translate, and decide nothing themselves."""
+
+from __future__ import annotations

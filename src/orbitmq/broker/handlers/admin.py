@@ -1,0 +1,217 @@
+"""What tools ask: topics (17, 21, 202, 215, 351), groups (200, 201, 207), state (26, 28).
+
+Follows AdminBrokerProcessor.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from orbitmq import codes
+from orbitmq.broker.broker import Broker
+from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError
+from orbitmq.message import MessageQueue
+from orbitmq.names import SCHEDULE_TOPIC, check_topic
+from orbitmq.net.connection import Connection
+from orbitmq.net.dispatcher import Handler
+from orbitmq.wire.bodies import (
+    Body,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicOffset,
+    TopicStatsTable,
+)
+from orbitmq.wire.command import RemotingCommand, encode_response
+from orbitmq.wire.headers import (
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    TopicRequestHeader,
+)
+from orbitmq.wire.registration import KVTable
+
+log = logging.getLogger("orbitmq.broker")
+
+_MAX_QUEUES: Final = 65_536
+
+
+class AdminHandlers:
+    """Reads and changes the broker's tables for tools."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._boot_ms = broker.clock.now_ms()
+
+    def table(self) -> dict[int, Handler]:
+        """The handlers, by request code."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self._create_topic,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self._delete_topic,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self._all_topics,
+            RequestCode.GET_TOPIC_CONFIG: self._topic_config,
+            RequestCode.GET_TOPIC_STATS_INFO: self._topic_stats,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._create_group,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._all_groups,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete_group,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
+            RequestCode.GET_BROKER_CONFIG: self._config,
+        }
+
+    def _create_topic(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(CreateTopicRequestHeader)
+        self._check_free(header.topic)
+        for queues in (header.read_queue_nums, header.write_queue_nums):
+            if not 0 <= queues <= _MAX_QUEUES:
+                raise BrokerError(
+                    codes.INVALID_PARAMETER,
+                    f"topic {header.topic} cannot have {queues} queues: 0 to {_MAX_QUEUES}",
+                )
+        self._broker.topics.put(
+            TopicConfig(
+                topic_name=header.topic,
+                read_queue_nums=header.read_queue_nums,
+                write_queue_nums=header.write_queue_nums,
+                perm=header.perm,
+                topic_filter_type=header.topic_filter_type,
+                topic_sys_flag=header.topic_sys_flag or 0,
+                order=header.order,
+                attributes=self._attributes(header),
+            )
+        )
+        return encode_response(command, codes.SUCCESS)
+
+    def _attributes(self, header: CreateTopicRequestHeader) -> dict[str, str]:
+        """A topic's attributes after ``+name=value`` and ``-name``, separated by commas."""
+        known = self._broker.topics.get(header.topic)
+        attributes = dict(known.attributes) if known else {}
+        for change in filter(None, (header.attributes or "").split(",")):
+            name, _, value = change[1:].partition("=")
+            if change[0] == "+" and value:
+                attributes[name] = value
+            elif change[0] == "-":
+                attributes.pop(name, None)
+            else:
+                raise BrokerError(
+                    codes.INVALID_PARAMETER,
+                    f"the attribute {change!r} is not understood: +name=value sets, -name removes",
+                )
+        return attributes
+
+    def _delete_topic(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        topic = command.header(TopicRequestHeader).topic
+        self._check_free(topic)
+        self._broker.topics.delete(topic)
+        self._broker.offsets.forget_topic(topic)
+        self._broker.store.delete_topic(topic)
+        return encode_response(command, codes.SUCCESS)
+
+    def _check_free(self, topic: str) -> None:
+        check_topic(topic)
+        if self._broker.topics.is_reserved(topic):
+            raise BrokerError(
+                codes.INVALID_PARAMETER, f"topic {topic} is the broker's own: choose another name"
+            )
+
+    def _all_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        topics = self._broker.topics
+        return _answer(
+            command, TopicConfigAndMappingSerializeWrapper(topics.topics, topics.version)
+        )
+
+    def _topic_config(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        return _answer(command, self._topic(command.header(TopicRequestHeader).topic))
+
+    def _topic_stats(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        name = command.header(TopicRequestHeader).topic
+        topic = self._topic(name)
+        store, broker_name = self._broker.store, self._broker.config.broker_name
+        table = {}
+        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+            end = store.max_offset(name, queue_id)
+            table[MessageQueue(name, broker_name, queue_id)] = TopicOffset(
+                store.min_offset(name, queue_id),
+                end,
+                store.store_timestamp_at(name, queue_id, end - 1) if end else 0,
+            )
+        return _answer(command, TopicStatsTable(table))
+
+    def _topic(self, name: str) -> TopicConfig:
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            raise BrokerError(codes.TOPIC_NOT_EXIST, f"this broker has no topic {name!r}")
+        return topic
+
+    def _create_group(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        self._broker.groups.put(SubscriptionGroupConfig.decode(command.body))
+        return encode_response(command, codes.SUCCESS)
+
+    def _all_groups(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        groups = self._broker.groups
+        body = SubscriptionGroupWrapper(
+            subscription_group_table=groups.groups, data_version=groups.version
+        )
+        return _answer(command, body)
+
+    def _delete_group(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(DeleteSubscriptionGroupRequestHeader)
+        self._broker.groups.delete(header.group_name)
+        if header.clean_offset:
+            self._broker.offsets.forget_group(header.group_name)
+        return encode_response(command, codes.SUCCESS)
+
+    def _runtime_info(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        broker, store = self._broker, self._broker.store
+        unflushed = store.max_physical_offset - store.flushed_physical_offset
+        table = {
+            "brokerVersionDesc": f"OrbitMQ speaking protocol {codes.PROTOCOL_VERSION}",
+            "brokerActive": "true",
+            "bootTimestamp": str(self._boot_ms),
+            "commitLogMinOffset": str(store.min_physical_offset),
+            "commitLogMaxOffset": str(store.max_physical_offset),
+            "dispatchBehindBytes": "0",
+            "earliestMessageTimeStamp": str(store.earliest_timestamp()),
+            "remainHowManyDataToFlush": f"{unflushed} B",
+        }
+        for level, offset in sorted(broker.delivery.offsets.items()):
+            end = store.max_offset(SCHEDULE_TOPIC, level - 1)
+            table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
+        return _answer(command, KVTable(table))
+
+    def _config(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        """The settings under the names they have in Apache's ``broker.conf``."""
+        config = self._broker.config
+        settings: dict[str, object] = {
+            "autoCreateSubscriptionGroup": config.auto_create_groups,
+            "autoCreateTopicEnable": config.auto_create_topics,
+            "brokerClusterName": config.cluster_name,
+            "brokerId": 0,
+            "brokerName": config.broker_name,
+            "channelExpiredTimeout": config.client_timeout_ms,
+            "defaultTopicQueueNums": config.default_topic_queues,
+            "enablePropertyFilter": False,
+            "flushConsumerOffsetInterval": config.offset_save_interval_ms,
+            "flushDelayOffsetInterval": config.delay_offset_save_interval_ms,
+            "flushDiskType": config.store_config.flush_mode.value,
+            "mappedFileSizeCommitLog": config.store_config.mapped_file_size,
+            "maxMessageSize": config.store_config.max_message_size,
+            "messageDelayLevel": config.store_config.delay_levels,
+            "regionId": config.region_id,
+            "storePathRootDir": self._broker.store.directory,
+            "traceOn": config.trace_on,
+        }
+        lines = (
+            f"{name}={str(value).lower() if isinstance(value, bool) else value}\n"
+            for name, value in settings.items()
+        )
+        body = "".join(lines).encode()
+        version = self._broker.topics.version.encode().decode()
+        head = encode_response(command, codes.SUCCESS, {"version": version}, body_length=len(body))
+        return [head, body]
+
+
+def _answer(command: RemotingCommand, body: Body) -> list[bytes]:
+    data = body.encode()
+    return [encode_response(command, codes.SUCCESS, body_length=len(data)), data]

@@ -1,0 +1,101 @@
+"""Offsets: 14, 15, 29, 30, 31, 32."""
+
+from __future__ import annotations
+
+from orbitmq import codes
+from orbitmq.broker.broker import Broker
+from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError
+from orbitmq.net.connection import Connection
+from orbitmq.net.dispatcher import Handler
+from orbitmq.wire.command import RemotingCommand, encode_response
+from orbitmq.wire.headers import (
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    TimestampResponseHeader,
+    TopicQueueRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+_UPPER = "UPPER"
+
+
+class OffsetHandlers:
+    """What consumers have committed, and what queues hold. Follows ConsumerManageProcessor."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._store = broker.store
+        self._offsets = broker.offsets
+
+    def table(self) -> dict[int, Handler]:
+        """The handlers, by request code."""
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self._query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self._update,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
+            RequestCode.GET_MAX_OFFSET: self._max,
+            RequestCode.GET_MIN_OFFSET: self._min,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self._earliest,
+        }
+
+    def _query(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(QueryConsumerOffsetRequestHeader)
+        topic, queue_id = header.topic, header.queue_id
+        offset = self._offsets.query(header.consumer_group, topic, queue_id)
+        if (
+            offset is None
+            and header.set_zero_if_not_found is not False
+            and self._store.min_offset(topic, queue_id) <= 0
+            and self._broker.is_recent(topic, queue_id)
+        ):
+            offset = 0
+        if offset is None:
+            raise BrokerError(
+                codes.QUERY_NOT_FOUND,
+                f"group {header.consumer_group} has committed no offset of {topic} queue {queue_id}"
+                " yet",
+            )
+        return _offset(command, offset)
+
+    def _update(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(UpdateConsumerOffsetRequestHeader)
+        if header.consumer_group not in self._broker.groups:
+            raise BrokerError(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"group {header.consumer_group!r} does not exist: create it, or check its name",
+            )
+        if self._broker.topics.get(header.topic) is None:
+            raise BrokerError(
+                codes.TOPIC_NOT_EXIST, f"topic {header.topic!r} does not exist: create it first"
+            )
+        self._offsets.commit(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        )
+        return encode_response(command, codes.SUCCESS)
+
+    def _search(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(SearchOffsetRequestHeader)
+        upper = (header.boundary_type or "").upper() == _UPPER
+        offset = self._store.offset_by_timestamp(
+            header.topic, header.queue_id, header.timestamp, upper=upper
+        )
+        return _offset(command, offset)
+
+    def _max(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(TopicQueueRequestHeader)
+        return _offset(command, self._store.max_offset(header.topic, header.queue_id))
+
+    def _min(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(TopicQueueRequestHeader)
+        return _offset(command, self._store.min_offset(header.topic, header.queue_id))
+
+    def _earliest(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(TopicQueueRequestHeader)
+        timestamp = self._store.earliest_timestamp(header.topic, header.queue_id)
+        return encode_response(command, codes.SUCCESS, TimestampResponseHeader(timestamp=timestamp))
+
+
+def _offset(command: RemotingCommand, offset: int) -> bytes:
+    return encode_response(command, codes.SUCCESS, OffsetResponseHeader(offset=offset))

@@ -1,0 +1,105 @@
+"""Pulls: 11 and 361."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from orbitmq import codes
+from orbitmq.broker.broker import Broker
+from orbitmq.broker.long_poll import HeldPull
+from orbitmq.broker.pulling import Pull, Pulled
+from orbitmq.codes import RequestCode
+from orbitmq.errors import OrbitMQError
+from orbitmq.message import PullStatus
+from orbitmq.net.connection import Connection
+from orbitmq.net.dispatcher import Answer, Handler, refusal
+from orbitmq.wire.bodies import MASTER_ID
+from orbitmq.wire.command import RemotingCommand, encode_response
+from orbitmq.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
+
+# Bits of a pull's sysFlag (Java's PullSysFlag).
+_COMMIT: Final = 1
+_SUSPEND: Final = 2
+_SUBSCRIPTION: Final = 4
+
+_CODES: Final = {
+    PullStatus.FOUND: codes.SUCCESS,
+    PullStatus.NO_NEW_MESSAGE: codes.PULL_NOT_FOUND,
+    PullStatus.NO_MATCHED_MESSAGE: codes.PULL_RETRY_IMMEDIATELY,
+    PullStatus.OFFSET_ILLEGAL: codes.PULL_OFFSET_MOVED,
+}
+_ANY_SIZE: Final = (1 << 31) - 1
+
+
+class PullHandlers:
+    """Translates to and from :class:`~orbitmq.broker.pulling.Pulling`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._pulling = broker.pulling
+
+    def table(self) -> dict[int, Handler]:
+        """The handlers, by request code."""
+        return {
+            RequestCode.PULL_MESSAGE: self._pull,
+            RequestCode.LITE_PULL_MESSAGE: self._pull,
+        }
+
+    def answer_ready(self) -> None:
+        """Answer the held pulls that are ready."""
+        for held in self._pulling.held.take_ready():
+            self._answer(held)
+
+    def _pull(self, command: RemotingCommand, connection: Connection) -> Answer:
+        pull = _read(command.header(PullMessageRequestHeader))
+        pulled = self._pulling.pull_or_hold(
+            pull, connection, (command, pull), self._broker.now_ms()
+        )
+        return None if pulled is None else _encode(command, pulled)
+
+    def _answer(self, held: HeldPull[tuple[RemotingCommand, Pull]]) -> None:
+        connection = held.owner
+        command, pull = held.request
+        assert isinstance(connection, Connection)  # noqa: S101 - only connections own them here
+        try:
+            answer = _encode(command, self._pulling.pull(pull))
+        except OrbitMQError as error:  # the topic may be gone by now
+            answer = [refusal(command, connection, error)]
+        connection.send(*answer)
+
+
+def _read(header: PullMessageRequestHeader) -> Pull:
+    flags = header.sys_flag
+    return Pull(
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.queue_offset,
+        header.max_msg_nums,
+        _ANY_SIZE if header.max_msg_bytes is None else header.max_msg_bytes,
+        header.subscription if flags & _SUBSCRIPTION else None,
+        header.expression_type,
+        header.sub_version,
+        header.commit_offset if flags & _COMMIT else None,
+        header.suspend_timeout_millis if flags & _SUSPEND else 0,
+    )
+
+
+def _encode(command: RemotingCommand, pulled: Pulled) -> list[bytes | memoryview]:
+    found = pulled.found
+    header = PullMessageResponseHeader(
+        suggest_which_broker_id=MASTER_ID,
+        next_begin_offset=found.next_begin_offset,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+        topic_sys_flag=pulled.topic.topic_sys_flag,
+        group_sys_flag=pulled.group.group_sys_flag,
+    )
+    head = encode_response(
+        command,
+        _CODES[pulled.status],
+        header,
+        remark=found.status.value,
+        body_length=found.size,
+    )
+    return [head, *found.slices]

@@ -1,0 +1,110 @@
+"""Requests that store messages: 10, 310, 320, 36, and the refusal of 37."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, TypeAlias
+
+from orbitmq import codes
+from orbitmq.broker.answers import WriteAnswers
+from orbitmq.broker.broker import Broker
+from orbitmq.broker.sending import Placed, PlacedBatch
+from orbitmq.codes import RequestCode
+from orbitmq.net.connection import Connection
+from orbitmq.net.dispatcher import Handler
+from orbitmq.wire.command import JSON, ONEWAY, RemotingCommand, encode_response
+from orbitmq.wire.headers import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from orbitmq.wire.properties import MSG_REGION, TRACE_SWITCH
+from orbitmq.wire.response_template import ResponseTemplate
+
+log = logging.getLogger("orbitmq.broker")
+
+SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
+
+_SEND_V1: Final = int(RequestCode.SEND_MESSAGE)
+
+
+class SendHandlers:
+    """Translates to and from :class:`~orbitmq.broker.sending.Sending` and ``Retrying``."""
+
+    def __init__(self, broker: Broker, answers: WriteAnswers) -> None:
+        self._sending = broker.sending
+        self._retrying = broker.retrying
+        self._answers = answers
+        self._host = broker.store_host.hex().upper()
+        self._constant_fields: Final = {
+            MSG_REGION: broker.config.region_id,
+            TRACE_SWITCH: "true" if broker.config.trace_on else "false",
+        }
+        self._template = ResponseTemplate(
+            {name: value.replace("%", "%%") for name, value in self._constant_fields.items()}
+            | {"msgId": f"{self._host}%016X", "queueId": "%d", "queueOffset": "%d"}
+            | {"transactionId": "%b"}
+        )
+
+    def table(self) -> dict[int, Handler]:
+        """The handlers, by request code."""
+        return {
+            RequestCode.SEND_MESSAGE: self._send,
+            RequestCode.SEND_MESSAGE_V2: self._send,
+            RequestCode.SEND_BATCH_MESSAGE: self._send,
+            RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
+            RequestCode.END_TRANSACTION: self._end_transaction,
+        }
+
+    def _send(self, command: RemotingCommand, connection: Connection) -> None:
+        if command.code == _SEND_V1:
+            header: SendRequestHeader = command.header(SendMessageRequestHeader)
+        else:
+            header = command.header(SendMessageRequestHeaderV2)
+        if header.batch:
+            self._send_batch(command, connection, header)
+            return
+        placed = self._sending.send(header, command.body, connection.peer_host)
+        if command.flag & ONEWAY:
+            return
+        key = placed.unique_key.encode()
+        if command.serialize_type == JSON and key.isalnum():  # of ASCII, as bytes
+            answer = self._template.fill(
+                (placed.physical_offset, placed.queue_id, placed.queue_offset, key, command.opaque)
+            )
+        else:
+            message_id = self._message_id(placed.physical_offset)
+            answer = self._encode(command, message_id, placed)
+        self._answers.add(connection, command, answer)
+
+    def _send_batch(
+        self, command: RemotingCommand, connection: Connection, header: SendRequestHeader
+    ) -> None:
+        placed = self._sending.send_batch(header, command.body, connection.peer_host)
+        if not command.flag & ONEWAY:
+            message_ids = ",".join(map(self._message_id, placed.physical_offsets))
+            self._answers.add(connection, command, self._encode(command, message_ids, placed))
+
+    def _send_back(self, command: RemotingCommand, connection: Connection) -> None:
+        self._retrying.send_back(command.header(ConsumerSendMsgBackRequestHeader))
+        if not command.flag & ONEWAY:
+            self._answers.add(connection, command, encode_response(command, codes.SUCCESS))
+
+    def _end_transaction(self, _command: RemotingCommand, connection: Connection) -> None:
+        """One-way, so the log is the only place to say it; the half message was refused before."""
+        log.warning("the end of a transaction from %s is ignored: none was begun", connection.peer)
+
+    def _message_id(self, physical_offset: int) -> str:
+        return f"{self._host}{physical_offset:016X}"
+
+    def _encode(
+        self, command: RemotingCommand, message_id: str, placed: Placed | PlacedBatch
+    ) -> bytes:
+        fields = self._constant_fields | {
+            "msgId": message_id,
+            "queueId": str(placed.queue_id),
+            "queueOffset": str(placed.queue_offset),
+        }
+        if placed.unique_key is not None:
+            fields["transactionId"] = placed.unique_key
+        return encode_response(command, codes.SUCCESS, fields)

@@ -1,0 +1,116 @@
+"""One process's broker and name server: started together, stopped together."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, closing
+from pathlib import Path
+from typing import Final
+
+from orbitmq.broker.broker import Broker
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.server import BrokerServer
+from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.errors import ConfigError
+from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
+from orbitmq.nameserver.server import NameServer
+from orbitmq.net.addresses import local_ip
+from orbitmq.net.server import listen
+from orbitmq.wire.bodies import MASTER_ID, TopicConfig
+from orbitmq.wire.ids import host_bytes
+
+_FOR_EVER_MS: Final = 1 << 62
+_WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - what the user may ask for
+
+
+class Node:
+    """A broker and the name server that knows it, on the running loop.
+
+    ``name_server`` and ``address`` are their ``host:port`` as clients reach them,
+    ``store_directory`` where the broker keeps everything.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.config = config
+        self.name_server = ""
+        self.address = ""
+        self.store_directory = Path()
+        self.broker: Broker
+        self.server: BrokerServer
+        self.routes = RouteTable()
+        self._clock = clock
+        self._open = AsyncExitStack()
+
+    async def start(self) -> None:
+        """Open the store, listen on both ports, and register the broker.
+
+        Raises ConfigError or StoreError when that cannot be as ``config`` says; nothing stays
+        open then.
+        """
+        async with AsyncExitStack() as undo:
+            await self._start(undo)
+            self._open = undo.pop_all()
+
+    async def close(self) -> None:
+        """Stop listening, save everything, and remove a temporary store."""
+        await self._open.aclose()
+
+    async def _start(self, undo: AsyncExitStack) -> None:
+        config = self.config
+        host = config.advertised_host or _reachable(config.host)
+        self.store_directory = self._directory(undo)
+        listener = undo.enter_context(closing(listen(config.host, config.port)))
+        port = listener.getsockname()[1]
+        name_server = NameServer(self._clock, self.routes)
+        await name_server.start(config.host, config.name_server_port)
+        undo.push_async_callback(name_server.close)
+        self.broker = Broker(config, self.store_directory, host_bytes(host, port), self._clock)
+        undo.callback(self.broker.close)
+        self.address = _joined(host, port)
+        self.name_server = _joined(host, name_server.port)
+        self._register(self.broker.topics.topics.values())
+        self.broker.topics.on_change = lambda topic: self._register([topic])
+        self.server = BrokerServer(self.broker)
+        await self.server.start(listener)
+        undo.push_async_callback(self.server.close)
+
+    def _directory(self, undo: AsyncExitStack) -> Path:
+        if self.config.store_directory is not None:
+            return self.config.store_directory.absolute()
+        temporary = tempfile.mkdtemp(prefix="orbitmq-")
+        undo.callback(shutil.rmtree, temporary, ignore_errors=True)
+        return Path(temporary)
+
+    def _register(self, topics: Iterable[TopicConfig]) -> None:
+        """Tell the name server of topics; being in one process, it needs no heartbeat."""
+        config = self.config
+        self.routes.register(
+            Registration(
+                BrokerId(config.cluster_name, self.address),
+                config.broker_name,
+                MASTER_ID,
+                timeout_ms=_FOR_EVER_MS,
+                acting_master=False,
+            ),
+            topics,
+            self.broker.topics.version,
+            connection=None,
+            now_ms=0,
+        )
+
+
+def _reachable(host: str) -> str:
+    """The numeric address by which clients reach a broker that listens on ``host``."""
+    if host in _WILDCARDS:
+        return local_ip()
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise ConfigError("host", host, f"an address or name of this machine ({error})") from error
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

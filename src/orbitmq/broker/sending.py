@@ -1,0 +1,356 @@
+"""What sending a message means: which topic and queue take it, and what is stored.
+
+Knows neither sockets nor header letters. What it appends is staged in the store, and written when
+the tick of the broker ends. Follows SendMessageProcessor, AbstractSendMessageProcessor and
+HookUtils. :meth:`Sending.send` is the broker's hottest code: it looks at a message's properties as
+text, and hands on those that need more.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import msgspec
+
+from orbitmq import codes
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.retry import Retrying
+from orbitmq.broker.schedule import postpone
+from orbitmq.broker.topics import UNIT_SUB_TOPIC, UNIT_TOPIC, TopicTable, any_queue
+from orbitmq.errors import BrokerError, RecordError
+from orbitmq.names import RETRY_PREFIX, UNSENDABLE_TOPICS
+from orbitmq.store.delay_levels import DelayLevels
+from orbitmq.store.message_store import MessageStore
+from orbitmq.wire.bodies import TopicConfig
+from orbitmq.wire.ids import create_unique_id, tags_code
+from orbitmq.wire.properties import (
+    CLUSTER,
+    DELAY,
+    MAX_PROPERTIES_BYTES,
+    MSG_REGION,
+    POP_CK,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRACE_SWITCH,
+    TRANSACTION_PREPARED,
+    UNIQ_KEY,
+    decode_properties,
+    encode_properties,
+    find_property,
+)
+from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, decode_batch
+
+_END: Final = "\x02"
+_UNIQ_KEY_MARK: Final = f"{_END}{UNIQ_KEY}\x01"
+_TAGS_MARK: Final = f"{_END}{TAGS}\x01"
+_TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+_MULTI_TAG: Final = "MULTI_TAG"
+
+
+class SendRequest(Protocol):
+    """A message to be stored, without its body, as both send headers and others describe it."""
+
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    properties: str | None
+    reconsume_times: int | None
+    unit_mode: bool | None
+    max_reconsume_times: int | None
+
+
+class Placed(msgspec.Struct, gc=False):
+    """Where a message will be once the tick is written.
+
+    ``queue_id`` is the one sent to, even where a delayed message waits elsewhere first.
+    """
+
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    unique_key: str
+
+
+class PlacedBatch(msgspec.Struct, gc=False):
+    """Where the messages of a batch will be; ``unique_key`` is the batch's own, if it has one."""
+
+    queue_id: int
+    queue_offset: int
+    physical_offsets: list[int]
+    unique_key: str | None
+
+
+class Sending:
+    """Takes in messages. ``store_host`` is this broker's address as records hold it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        retrying: Retrying,
+        store_host: bytes,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._retrying = retrying
+        self._store_host = store_host
+        self._max_body = config.store_config.max_message_size
+        self._delays = DelayLevels(config.store_config.delay_levels)
+        self._own_properties = {
+            CLUSTER: config.cluster_name,
+            MSG_REGION: config.region_id,
+            TRACE_SWITCH: "true" if config.trace_on else "false",
+        }
+        self._suffix = encode_properties(self._own_properties).decode()
+
+    def send(self, request: SendRequest, body: bytes | memoryview, born_host: bytes) -> Placed:
+        """Stage one message. Raises BrokerError when it is refused."""
+        name = request.topic
+        topic = self._topics.get(name)
+        if topic is None or name in UNSENDABLE_TOPICS:
+            topic = self._admit(request)
+        if len(body) > self._max_body:
+            raise self._too_long(len(body))
+        queue_id = request.queue_id
+        if not 0 <= queue_id < topic.write_queue_nums:
+            queue_id = _other_queue(queue_id, topic)
+        text = f"{_END}{request.properties or ''}"  # now a separator stands before each name
+        if text[-1] != _END:  # 4.x clients leave the last one out
+            text += _END
+        if (
+            "DELAY" in text
+            or "TRAN_MSG" in text
+            or "TIMER_DELIVER" in text
+            or "POP_CK" in text
+            or name.startswith(RETRY_PREFIX)
+        ):
+            return self._send_special(request, topic, queue_id, body, born_host)
+        unique_key = _value(text, _UNIQ_KEY_MARK)
+        if not unique_key:
+            unique_key = create_unique_id()
+            text += f"{UNIQ_KEY}\x01{unique_key}{_END}"
+        properties = (text[1:] + self._suffix).encode()
+        if len(properties) > MAX_PROPERTIES_BYTES:
+            raise _too_many_properties(len(properties))
+        placed = self._store.append(
+            Draft(
+                name,
+                queue_id,
+                body,
+                properties,
+                tags_code(_value(text, _TAGS_MARK)),
+                request.flag,
+                _sys_flag(request, topic),
+                request.born_timestamp,
+                born_host,
+                self._store_host,
+                request.reconsume_times or 0,
+            )
+        )
+        return Placed(queue_id, placed.queue_offset, placed.physical_offset, unique_key)
+
+    def send_batch(
+        self, request: SendRequest, body: bytes | memoryview, born_host: bytes
+    ) -> PlacedBatch:
+        """Stage the messages of a batch, all or none. Raises BrokerError when it is refused.
+
+        Unlike a single message's, their properties are stored as they are, as Java's broker does.
+        """
+        name = request.topic
+        topic = self._topics.get(name)
+        if topic is None or name in UNSENDABLE_TOPICS:
+            topic = self._admit(request)
+        if len(body) > self._max_body:
+            raise self._too_long(len(body))
+        queue_id = request.queue_id
+        if not 0 <= queue_id < topic.write_queue_nums:
+            queue_id = _other_queue(queue_id, topic)
+        batch_properties = (request.properties or "").encode()
+        if name.startswith(RETRY_PREFIX) or find_property(batch_properties, DELAY):
+            raise _illegal(
+                f"the batch to {name} is refused: neither retry topics nor delays go with a "
+                "batch; send its messages one by one"
+            )
+        sys_flag = _sys_flag(request, topic)
+        placed = [
+            self._store.append(
+                Draft(
+                    name,
+                    queue_id,
+                    item.body,
+                    item.properties,
+                    tags_code(find_property(item.properties, TAGS)),
+                    item.flag,
+                    sys_flag,
+                    request.born_timestamp,
+                    born_host,
+                    self._store_host,
+                    request.reconsume_times or 0,
+                )
+            )
+            for item in _batch_items(name, body)
+        ]
+        return PlacedBatch(
+            queue_id,
+            placed[0].queue_offset,
+            [place.physical_offset for place in placed],
+            find_property(batch_properties, UNIQ_KEY),
+        )
+
+    def _send_special(
+        self,
+        request: SendRequest,
+        topic: TopicConfig,
+        queue_id: int,
+        body: bytes | memoryview,
+        born_host: bytes,
+    ) -> Placed:
+        """Stage a message that is retried or delayed; refuse transactions and timers."""
+        properties = decode_properties((request.properties or "").encode())
+        properties.pop(POP_CK, None)
+        properties.update(self._own_properties)
+        unique_key = properties.setdefault(UNIQ_KEY, create_unique_id())
+        draft = Draft(
+            request.topic,
+            queue_id,
+            body,
+            b"",
+            tags_code(properties.get(TAGS)),
+            request.flag,
+            _sys_flag(request, topic),
+            request.born_timestamp,
+            born_host,
+            self._store_host,
+            request.reconsume_times or 0,
+        )
+        if draft.topic.startswith(RETRY_PREFIX) and self._retrying.is_exhausted(
+            draft, request.max_reconsume_times
+        ):
+            self._retrying.give_up(draft, properties)
+        level = _delay_level(properties)
+        _check_supported(properties, is_retry=draft.reconsume_times > 0 and level > 0)
+        if level > 0:
+            postpone(draft, properties, level, self._delays)
+        draft.properties = encode_properties(properties)
+        if len(draft.properties) > MAX_PROPERTIES_BYTES:
+            raise _too_many_properties(len(draft.properties))
+        placed = self._store.append(draft)
+        return Placed(queue_id, placed.queue_offset, placed.physical_offset, unique_key)
+
+    def _admit(self, request: SendRequest) -> TopicConfig:
+        """The topic of a message whose topic is unknown, made if it may be, or not to be sent to.
+
+        Raises BrokerError, or IllegalNameError.
+        """
+        name = request.topic
+        if name in UNSENDABLE_TOPICS:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"topic {name} is the broker's own and takes no messages: send to another",
+            )
+        is_retry = name.startswith(RETRY_PREFIX)
+        sys_flag = 0
+        if request.unit_mode:
+            sys_flag = UNIT_SUB_TOPIC if is_retry else UNIT_TOPIC
+        topic = self._topics.create_by_sending(
+            name, request.default_topic, request.default_topic_queue_nums, sys_flag
+        )
+        if topic is None and is_retry:
+            topic = self._topics.create_derived(name, 1, sys_flag)
+        if topic is None:
+            raise BrokerError(
+                codes.TOPIC_NOT_EXIST,
+                f"topic {name} does not exist, and {request.default_topic!r} is no pattern to make "
+                "it from: create the topic first",
+            )
+        return topic
+
+    def _too_long(self, size: int) -> BrokerError:
+        return _illegal(
+            f"the message body has {size} bytes, {self._max_body} is the most (maxMessageSize): "
+            "compress it, split it, or raise the limit"
+        )
+
+
+def _value(text: str, mark: str) -> str:
+    """The value behind ``mark`` in properties that begin and end with a separator; "" for none."""
+    at = text.rfind(mark)
+    if at < 0:
+        return ""
+    at += len(mark)
+    return text[at : text.find(_END, at)]
+
+
+def _other_queue(queue_id: int, topic: TopicConfig) -> int:
+    """The queue for an id that is not one to write to: any, for a negative one.
+
+    A queue that can only be read still takes what was sent to it. Raises BrokerError for an id
+    the topic does not have.
+    """
+    if queue_id < 0:
+        return any_queue(topic)
+    limit = max(topic.write_queue_nums, topic.read_queue_nums)
+    if queue_id < limit:
+        return queue_id
+    raise BrokerError(
+        codes.INVALID_PARAMETER,
+        f"topic {topic.topic_name} has no queue {queue_id}: its queues are 0 to {limit - 1}; ask "
+        "for its route again",
+    )
+
+
+def _sys_flag(request: SendRequest, topic: TopicConfig) -> int:
+    if topic.topic_filter_type == _MULTI_TAG:
+        return request.sys_flag | MULTI_TAGS
+    return request.sys_flag
+
+
+def _batch_items(topic: str, body: bytes | memoryview) -> list[BatchItem]:
+    try:
+        items = decode_batch(body)
+    except RecordError as error:
+        raise _illegal(f"the batch to {topic} cannot be read: {error}") from error
+    if not items:
+        raise _illegal(f"the batch to {topic} is empty: put a message into it")
+    return items
+
+
+def _delay_level(properties: dict[str, str]) -> int:
+    text = properties.get(DELAY, "0")
+    try:
+        return int(text)
+    except ValueError:
+        raise _illegal(f"the property {DELAY}={text!r} is no delay level: use 1 to 18") from None
+
+
+def _check_supported(properties: dict[str, str], *, is_retry: bool) -> None:
+    """Raise BrokerError for what this broker does not do yet."""
+    if properties.get(TRANSACTION_PREPARED) == "true" and not is_retry:
+        raise BrokerError(
+            codes.NO_PERMISSION,
+            "this broker does not take transaction messages yet: send without a transaction",
+        )
+    for name in _TIMERS:
+        if name in properties and DELAY not in properties:
+            raise BrokerError(
+                codes.SYSTEM_ERROR,
+                f"this broker does not keep timers ({name}) yet: use a delay level",
+            )
+
+
+def _too_many_properties(size: int) -> BrokerError:
+    return _illegal(
+        f"the message's properties take {size} bytes, {MAX_PROPERTIES_BYTES} is the most: put "
+        "less into keys and properties, or move it into the body"
+    )
+
+
+def _illegal(reason: str) -> BrokerError:
+    return BrokerError(codes.MESSAGE_ILLEGAL, reason)

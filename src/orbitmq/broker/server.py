@@ -1,0 +1,90 @@
+"""The broker on a port: requests to handlers, ticks to the store, time to the periodic jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Final
+
+from orbitmq.broker.answers import WriteAnswers
+from orbitmq.broker.broker import Broker
+from orbitmq.broker.handlers.admin import AdminHandlers
+from orbitmq.broker.handlers.client import ClientHandlers
+from orbitmq.broker.handlers.offset import OffsetHandlers
+from orbitmq.broker.handlers.pull import PullHandlers
+from orbitmq.broker.handlers.send import SendHandlers
+from orbitmq.net.connection import Connection
+from orbitmq.net.dispatcher import Dispatcher
+from orbitmq.net.server import Server
+
+log = logging.getLogger("orbitmq.broker")
+
+_LONGEST_SLEEP_SECONDS: Final = 5.0
+"""An upper bound, because the wall clock that delayed messages wait for may be set."""
+
+
+class BrokerServer:
+    """Serves ``broker`` to remoting clients; made and used on its loop.
+
+    A tick is what one read of one connection brings: its requests are carried out, what they
+    stored is written once, and their answers leave together.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._loop = asyncio.get_running_loop()
+        self._answers = WriteAnswers(broker, self._loop)
+        self._clients = ClientHandlers(broker)
+        pulls = PullHandlers(broker)
+        broker.answer_ready = pulls.answer_ready
+        broker.every(broker.config.scan_interval_ms, self._clients.drop_silent)
+        families = (
+            SendHandlers(broker, self._answers),
+            pulls,
+            OffsetHandlers(broker),
+            self._clients,
+            AdminHandlers(broker),
+        )
+        handlers = {
+            code: handler for family in families for code, handler in family.table().items()
+        }
+        self._server = Server(
+            Dispatcher(handlers).dispatch, on_tick_end=self._tick_end, on_closed=self._closed
+        )
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms: int | None = None
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serve who connects to ``listener``, which this server closes."""
+        await self._server.serve(listener)
+        self._run_later()
+
+    async def close(self) -> None:
+        """Stop listening, hang up, and run no more jobs; the broker itself stays open."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._server.close()
+
+    def run_due(self) -> None:
+        """Do what is due by the broker's clock, and set the timer for what comes next."""
+        self.broker.run_due()
+        self._run_later()
+
+    def _tick_end(self) -> None:
+        broker = self.broker
+        self._answers.settle()
+        if broker.topics.changed or broker.groups.changed:
+            broker.saved.save_topics_and_groups()
+        if broker.delivery.due_ms != self._timer_due_ms:
+            self._run_later()
+
+    def _run_later(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_ms = self.broker.delivery.due_ms
+        seconds = min(self.broker.wait_ms() / 1000, _LONGEST_SLEEP_SECONDS)
+        self._timer = self._loop.call_later(seconds, self.run_due)
+
+    def _closed(self, connection: Connection, _error: Exception | None) -> None:
+        self._clients.disconnected(connection)

@@ -1,0 +1,174 @@
+"""The topics of the broker: made by admin calls, by the first message sent, or for a group.
+
+Follows TopicConfigManager. Every change is told to ``on_change``, which registers the topic with
+the name server, and marks the table as not saved yet.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.names import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    HALF_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    check_topic,
+    is_system_topic,
+)
+from orbitmq.wire.bodies import DataVersion, TopicConfig
+
+log = logging.getLogger("orbitmq.broker")
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+READ_WRITE = PERM_READ | PERM_WRITE
+
+UNIT_TOPIC = 1
+"""A bit of ``topic_sys_flag`` (Java's TopicSysFlag): the topic belongs to a unit."""
+UNIT_SUB_TOPIC = 2
+"""A bit of ``topic_sys_flag``: a group of a unit subscribes to it."""
+
+_BENCHMARK_QUEUES = 1024
+_CLUSTER_TOPIC_QUEUES = 16
+
+
+class TopicTable:
+    """All topics. ``now_ms`` gives the time that goes into their version.
+
+    ``changed`` says that the table differs from what was last saved; ``on_change`` is called
+    with each topic that is new or different.
+    """
+
+    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int], delay_levels: int) -> None:
+        self.version = DataVersion(timestamp=now_ms())
+        self.changed = False
+        self.on_change: Callable[[TopicConfig], None] = _ignore
+        self._config = config
+        self._now_ms = now_ms
+        self.topics = {topic.topic_name: topic for topic in _built_in_topics(config, delay_levels)}
+        self.get = self.topics.get
+
+    def load(self, topics: dict[str, TopicConfig], version: DataVersion) -> None:
+        """Take in what was saved; it goes before what is built in."""
+        self.topics.update(topics)
+        self.version = version
+
+    def is_reserved(self, topic: str) -> bool:
+        """Whether users may not create or delete ``topic``."""
+        return is_system_topic(topic) or topic in (
+            self._config.cluster_name,
+            self._config.broker_name,
+            reply_topic(self._config.cluster_name),
+        )
+
+    def put(self, topic: TopicConfig) -> None:
+        """Create or change a topic."""
+        if topic != self.topics.get(topic.topic_name):
+            log.info("topic %s is now %s", topic.topic_name, topic)
+            self.topics[topic.topic_name] = topic
+            self._touch()
+            self.on_change(topic)
+
+    def delete(self, topic: str) -> None:
+        """Forget a topic; nothing if there is none."""
+        if self.topics.pop(topic, None) is not None:
+            log.info("topic %s is deleted", topic)
+            self._touch()
+
+    def create_by_sending(
+        self, topic: str, default_topic: str, queues: int, sys_flag: int
+    ) -> TopicConfig | None:
+        """The topic a message was sent to, made after the pattern of ``default_topic``.
+
+        It gets as many queues as the sender asks for, but no more than the pattern has. None when
+        the pattern may not be inherited or does not exist. Raises IllegalNameError.
+        """
+        check_topic(topic)
+        pattern = self.topics.get(default_topic)
+        if pattern is None or not pattern.perm & PERM_INHERIT:
+            return None
+        queues = max(0, min(queues, pattern.write_queue_nums))
+        created = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=pattern.perm & ~PERM_INHERIT,
+            topic_filter_type=pattern.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+        self.put(created)
+        return created
+
+    def create_derived(
+        self, topic: str, queues: int, sys_flag: int = 0, *, order: bool | None = None
+    ) -> TopicConfig:
+        """A group's retry or dead-letter topic, made if need be.
+
+        ``order`` says whether the group subscribes to an ordered topic; None leaves that as it is.
+        """
+        known = self.topics.get(topic)
+        if known is None:
+            known = TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=READ_WRITE,
+                topic_sys_flag=sys_flag,
+                order=bool(order),
+            )
+            self.put(known)
+        elif order is not None and order != known.order:
+            known = msgspec.structs.replace(known, order=order)
+            self.put(known)
+        return known
+
+    def _touch(self) -> None:
+        self.version = self.version.next(self._now_ms())
+        self.changed = True
+
+
+def any_queue(topic: TopicConfig) -> int:
+    """One of the queues of ``topic`` to write to."""
+    return random.randrange(max(1, topic.write_queue_nums))  # noqa: S311 - it spreads the load
+
+
+def reply_topic(cluster: str) -> str:
+    """The topic that replies to requests are sent to (MixAll.getReplyTopic)."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def _built_in_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfig]:
+    def topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+        return TopicConfig(
+            topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm
+        )
+
+    inherited = READ_WRITE | PERM_INHERIT
+    topics = [
+        topic(SELF_TEST_TOPIC, 1),
+        topic(BENCHMARK_TOPIC, _BENCHMARK_QUEUES),
+        topic(config.cluster_name, _CLUSTER_TOPIC_QUEUES, inherited),
+        topic(config.broker_name, 1, inherited),
+        topic(OFFSET_MOVED_TOPIC, 1),
+        topic(SCHEDULE_TOPIC, delay_levels),
+        topic(reply_topic(config.cluster_name), 1),
+        topic(HALF_TOPIC, 1),
+        topic(OP_HALF_TOPIC, 1),
+    ]
+    if config.auto_create_topics:
+        topics.append(topic(AUTO_CREATE_TOPIC, config.default_topic_queues, inherited))
+    return topics
+
+
+def _ignore(_topic: TopicConfig) -> None:
+    """Nobody wants to know."""

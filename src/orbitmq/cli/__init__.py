@@ -1,0 +1,37 @@
+"""The command ``orbitmq``: one module a subcommand, imported only when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NoReturn
+
+from orbitmq.errors import OrbitMQError
+
+BAD_INPUT = 2
+"""Exit code for options, files and addresses that cannot be used."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit code: 0, or 2 for what cannot be done as asked."""
+    from orbitmq.cli import broker
+
+    parser = _Parser(prog="orbitmq", description="RocketMQ for Python.", allow_abbrev=False)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    broker.add_parser(commands)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    try:
+        options.run(options)
+    except OrbitMQError as error:
+        print(f"orbitmq: {error}", file=sys.stderr)
+        return BAD_INPUT
+    return 0

@@ -1,0 +1,99 @@
+"""``orbitmq broker``: a broker and its name server, until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+_FLUSH_MODES: Final = {"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the subcommand to argparse's ``commands``."""
+    parser = commands.add_parser(
+        "broker",
+        help="run a broker and a name server",
+        description="Run a broker and a name server until SIGINT or SIGTERM. When clients can "
+        "connect, one line says where: ready name-server=HOST:PORT broker=HOST:PORT store=DIR",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=10911, help="the broker's port, 0: any free")
+    parser.add_argument(
+        "--name-server-port", type=int, default=9876, help="the name server's port, 0: any free"
+    )
+    parser.add_argument(
+        "--store", type=Path, help="directory to keep messages in; temporary if not given"
+    )
+    parser.add_argument(
+        "--flush",
+        choices=_FLUSH_MODES,
+        default="async",
+        help="what an acknowledged message survives: async, a killed process; sync, a power cut",
+    )
+    parser.add_argument("--broker-name", default="broker-a", help="the name queues are known by")
+    parser.add_argument("--cluster", default="DefaultCluster", help="the cluster's name")
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="warning",
+        help="how much is told on stderr",
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the broker. Raises OrbitMQError when it cannot be as asked."""
+    from orbitmq.broker.config import BrokerConfig
+    from orbitmq.store.config import FlushMode, StoreConfig
+
+    logging.basicConfig(
+        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    config = BrokerConfig(
+        host=options.host,
+        port=options.port,
+        name_server_port=options.name_server_port,
+        store_directory=options.store,
+        store_config=StoreConfig(flush_mode=FlushMode(_FLUSH_MODES[options.flush])),
+        broker_name=options.broker_name,
+        cluster_name=options.cluster,
+    )
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(config))
+
+
+async def _serve(config: Any) -> None:
+    from orbitmq.broker.node import Node
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    node = Node(config)
+    await node.start()
+    try:
+        print(
+            f"ready name-server={node.name_server} broker={node.address} "
+            f"store={node.store_directory}",
+            flush=True,
+        )
+        await stop.wait()
+    finally:
+        await node.close()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

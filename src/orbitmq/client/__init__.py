@@ -1,0 +1,3 @@
+"""The clients: producers and consumers on a private event loop, one per process."""
+
+from __future__ import annotations

@@ -1,0 +1,78 @@
+"""What a push consumer and its two ways of consuming, concurrently and in order, ask of each other.
+
+Java's ``ConsumeMessageService`` and what it uses of DefaultMQPushConsumerImpl.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from orbitmq.client.consumer_config import PushConfig
+from orbitmq.client.instance import ClientInstance
+from orbitmq.client.listeners import Listener, Runner
+from orbitmq.client.loop import LoopThread
+from orbitmq.client.offsets import OffsetStore
+from orbitmq.client.pull import PullTask
+from orbitmq.client.retries import SendBack
+from orbitmq.clock import Clock
+from orbitmq.wire.bodies import MessageModel
+from orbitmq.wire.message_view import MessageView
+
+
+class ConsumeOwner(Protocol):
+    """What consuming asks of its consumer."""
+
+    @property
+    def config(self) -> PushConfig:
+        """The settings."""
+        ...
+
+    @property
+    def message_model(self) -> MessageModel:
+        """Whether messages that fail can be given back."""
+        ...
+
+    clock: Clock
+    thread: LoopThread
+    instance: ClientInstance
+    offsets: OffsetStore
+    send_back: SendBack
+
+    def listener_of(self, message: MessageView) -> Listener:
+        """Who consumes ``message``."""
+        ...
+
+    def runner_of(self, listener: Listener) -> Runner:
+        """Where ``listener`` runs."""
+        ...
+
+    def one_listener(self, task: PullTask) -> bool:
+        """Whether all messages of a queue have the same listener."""
+        ...
+
+    def progressed(self, task: PullTask, *, idle: bool) -> None:
+        """Messages of a queue are done; ``idle``: so a leaving queue can go. From any thread."""
+        ...
+
+    async def lock_all(self) -> None:
+        """Renew the brokers' locks of all queues."""
+        ...
+
+    async def lock_again(self, task: PullTask) -> bool:
+        """Ask for the broker's lock of a queue; whether it is this consumer's now."""
+        ...
+
+
+class ConsumeService(Protocol):
+    """One way of consuming."""
+
+    def submit(self, task: PullTask, messages: list[MessageView], *, dispatch: bool) -> None:
+        """Have ``messages``, just put into the queue, consumed; on the private loop.
+
+        ``dispatch``: nobody works through the queue in order yet.
+        """
+        ...
+
+    async def keep(self) -> None:
+        """What is to be done all the time, until it is cancelled."""
+        ...

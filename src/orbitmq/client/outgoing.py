@@ -1,0 +1,161 @@
+"""From the user's message to what is sent: checks, properties, compression, batches.
+
+Runs in the caller's thread, so that a message that cannot be sent fails where it was made, and
+compression costs the loop nothing. Follows Validators, DefaultMQProducerImpl.tryToCompressMessage,
+MessageBatch and DefaultMQProducer.batch. The user's message is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from orbitmq import names
+from orbitmq.client.config import ProducerConfig
+from orbitmq.errors import InvalidMessageError
+from orbitmq.message import Message
+from orbitmq.names import check_topic
+from orbitmq.wire import properties as property_names
+from orbitmq.wire.compress import compress
+from orbitmq.wire.ids import create_unique_id
+from orbitmq.wire.properties import encode_properties
+from orbitmq.wire.record import encode_batch
+from orbitmq.wire.send_request import json_text
+
+
+class Outgoing(NamedTuple):
+    """A message, or a batch, ready to be sent."""
+
+    topic: str
+    body: bytes
+    properties: bytes
+    """As the JSON string of the request header."""
+    sys_flag: int
+    flag: int
+    message_id: str
+    sharding_key: str | None
+    batch: bool
+
+
+def prepare_message(message: Message, config: ProducerConfig) -> Outgoing:
+    """Check ``message`` and make it ready.
+
+    Raises IllegalNameError for its topic, InvalidMessageError for anything else.
+    """
+    topic = message.topic
+    _check_sendable(topic)
+    body = _checked_body(message, config.max_message_size)
+    properties, message_id = _properties_of(message)
+    sys_flag = 0
+    if len(body) >= config.compress_over_bytes:
+        body = compress(body, config.compress_level, config.compress_type)
+        sys_flag = config.compress_type.flag
+    return Outgoing(
+        topic,
+        body,
+        json_text(encode_properties(properties).decode()),
+        sys_flag,
+        message.flag,
+        message_id,
+        message.sharding_key,
+        False,
+    )
+
+
+def prepare_batch(messages: Sequence[Message], config: ProducerConfig) -> Outgoing:
+    """Check ``messages`` and make them one batch, which goes to one queue as it is.
+
+    Raises InvalidMessageError for an empty batch, messages of several topics or sharding keys,
+    delayed messages, and a batch over ``max_message_size``.
+    """
+    if not messages:
+        raise InvalidMessageError("a batch needs at least one message")
+    topic, sharding_key = messages[0].topic, messages[0].sharding_key
+    _check_sendable(topic)
+    if topic.startswith(names.RETRY_PREFIX):
+        raise InvalidMessageError(f"a batch cannot be sent to the retry topic {topic!r}")
+    wait = _wait_property(messages[0])
+    items, ids = [], []
+    for message in messages:
+        _check_batch_member(message, topic, wait)
+        if message.sharding_key != sharding_key:
+            sharding_key = None
+        properties, message_id = _properties_of(message)
+        body = _checked_body(message, config.max_message_size)
+        items.append((message.flag, body, encode_properties(properties)))
+        ids.append(message_id)
+    body = encode_batch(items)
+    if len(body) > config.max_message_size:
+        raise InvalidMessageError(
+            f"the batch of {len(items)} messages takes {len(body)} bytes, over "
+            f"max_message_size={config.max_message_size}: send it in smaller batches"
+        )
+    own = encode_properties({property_names.UNIQ_KEY: create_unique_id(), _WAIT: wait})
+    return Outgoing(topic, body, json_text(own.decode()), 0, 0, ",".join(ids), sharding_key, True)
+
+
+_WAIT = property_names.WAIT
+
+
+def _properties_of(message: Message) -> tuple[dict[str, str], str]:
+    """The properties ``message`` is sent with, and its unique id."""
+    properties = dict(message.properties) if message.properties else {}
+    if message.tags:
+        properties[property_names.TAGS] = message.tags
+    if message.keys:
+        properties[property_names.KEYS] = message.keys
+    if message.sharding_key:
+        properties[property_names.SHARDING_KEY] = message.sharding_key
+    if message.delay_level > 0:
+        properties[property_names.DELAY] = str(message.delay_level)
+    message_id = properties.get(property_names.UNIQ_KEY)
+    if message_id is None:
+        message_id = properties[property_names.UNIQ_KEY] = create_unique_id()
+    properties.setdefault(_WAIT, "true")
+    return properties, message_id
+
+
+def _checked_body(message: Message, limit: int) -> bytes:
+    body: object = message.body  # whatever its type should be
+    if not isinstance(body, bytes):
+        if not isinstance(body, (bytearray, memoryview)):
+            raise InvalidMessageError(
+                f"the body of a message to {message.topic!r} is {type(body).__name__}, not bytes: "
+                "encode it first"
+            )
+        body = bytes(body)
+    size = len(body)
+    if size > limit:
+        raise InvalidMessageError(
+            f"the body of {size} bytes of a message to {message.topic!r} is over "
+            f"max_message_size={limit}: make it smaller, or raise the limit here and on the brokers"
+        )
+    if not size:
+        raise InvalidMessageError(f"a message to {message.topic!r} has no body: give it one byte")
+    return body
+
+
+def _check_batch_member(message: Message, topic: str, wait: str) -> None:
+    if message.topic != topic:
+        raise InvalidMessageError(
+            f"a batch has one topic: {topic!r} and {message.topic!r} must be sent apart"
+        )
+    if message.delay_level > 0:
+        raise InvalidMessageError(
+            f"delay_level={message.delay_level}: a delayed message cannot be in a batch, send it "
+            "by itself"
+        )
+    if _wait_property(message) != wait:
+        raise InvalidMessageError(f"the messages of a batch must have the same property {_WAIT}")
+
+
+def _wait_property(message: Message) -> str:
+    return (message.properties or {}).get(_WAIT, "true")
+
+
+@lru_cache(maxsize=1024)
+def _check_sendable(topic: str) -> None:
+    check_topic(topic)
+    if topic in names.UNSENDABLE_TOPICS:
+        raise InvalidMessageError(f"topic {topic!r} is RocketMQ's own: send to another")

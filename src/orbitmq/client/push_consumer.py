@@ -1,0 +1,399 @@
+"""PushCore: the push consumer that every face delegates to.
+
+Messages are pulled in the background and handed to listeners, concurrently or in order. Follows
+DefaultMQPushConsumer and its implementation, RebalancePushImpl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from orbitmq.allocate import AllocateStrategy
+from orbitmq.client.consume_concurrently import ConsumeConcurrently
+from orbitmq.client.consume_orderly import ConsumeOrderly
+from orbitmq.client.consume_service import ConsumeService
+from orbitmq.client.consumer import ConsumerCore, QueueListener
+from orbitmq.client.consumer_config import PushConfig, PushSettings, make_consumer_config
+from orbitmq.client.flow_control import FlowLimits
+from orbitmq.client.listeners import (
+    Listener,
+    ListenerFunction,
+    ListenerLoop,
+    Runner,
+    TaskRunner,
+    ThreadRunner,
+)
+from orbitmq.client.offsets import OffsetStore, ReadOffset
+from orbitmq.client.process_queue import LOCK_INTERVAL_MS
+from orbitmq.client.pull import PullSettings, PullTask
+from orbitmq.client.queue_locks import QueueLocks
+from orbitmq.client.retries import SendBack, unwrap_retries
+from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.errors import ClientStateError
+from orbitmq.filters.tags import build_subscription, parse_tags
+from orbitmq.message import MessageQueue
+from orbitmq.names import check_topic, retry_topic
+from orbitmq.wire.bodies import ConsumeType, MessageModel
+from orbitmq.wire.message_view import MessageView
+
+log = logging.getLogger("orbitmq.client")
+
+FunctionT = TypeVar("FunctionT", bound=ListenerFunction)
+
+_SUSPENDED_DELAY_MS: Final = 1_000
+_DEFAULT_MAX_RECONSUME_TIMES: Final = 16
+
+
+class PushCore(ConsumerCore):
+    """A push consumer without a face.
+
+    Coroutines run on the private loop; the other methods are for any thread. Coroutine listeners
+    run on ``listener_loop``, or on a loop of their own.
+    """
+
+    consume_type = ConsumeType.CONSUME_PASSIVELY
+    read_first_offset = ReadOffset.STORE
+
+    def __init__(
+        self,
+        group: str,
+        settings: PushSettings,
+        *,
+        listener: ListenerFunction | None = None,
+        allocate: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        queue_listener: QueueListener | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.config = make_consumer_config(PushConfig, settings)
+        super().__init__(
+            group,
+            self.config,
+            self._limits(),
+            allocate=allocate,
+            offset_store=offset_store,
+            queue_listener=queue_listener,
+            clock=clock,
+        )
+        self.send_back: SendBack
+        self.suspended = False
+        self.listener_loop: asyncio.AbstractEventLoop | None = None
+        self._default_listener = Listener(listener) if listener is not None else None
+        self._listeners: dict[str, Listener] = {}
+        self._retry_topic = retry_topic(group)
+        self._service: ConsumeService
+        self._locks: QueueLocks
+        self._keeper: asyncio.Task[None] | None = None
+        self._threads: ThreadRunner | None = None
+        self._tasks_of_listeners: TaskRunner | None = None
+        self._own_loop: ListenerLoop | None = None
+        self._idle: dict[MessageQueue, asyncio.Event] = {}
+        self._drain_ms = self.config.shutdown_timeout_ms
+
+    # Subscriptions and listeners
+
+    def subscribe(
+        self, topic: str, expression: str | None, listener: ListenerFunction | None
+    ) -> Callable[[FunctionT], FunctionT]:
+        """Have messages of ``topic`` consumed, by ``listener`` or by the consumer's own.
+
+        The answer decorates a function, which is then the topic's listener.
+        """
+        check_topic(topic)
+        parse_tags(expression)
+        if listener is not None:
+            self._listeners = {**self._listeners, topic: Listener(listener)}
+        if listener is not None or self._default_listener or not self.lifecycle.running:
+            self.add_subscription(topic, expression)
+
+        def decorate(function: FunctionT) -> FunctionT:
+            self.subscribe(topic, expression, function)
+            return function
+
+        return decorate
+
+    def listener_of(self, message: MessageView) -> Listener:
+        """The listener of the message's topic, or the consumer's own."""
+        return self._listeners.get(message.topic) or self._default_listener or _NOBODY
+
+    def one_listener(self, task: PullTask) -> bool:
+        """Only messages that come again may have different topics."""
+        return not self._listeners or task.queue.topic != self._retry_topic
+
+    def runner_of(self, listener: Listener) -> Runner:
+        """Threads, or tasks of the listeners' loop."""
+        if listener.is_async:
+            if self._tasks_of_listeners is None:
+                loop = self.listener_loop
+                if loop is None:
+                    self._own_loop = ListenerLoop(f"orbitmq-listeners-{self.group}")
+                    loop = self._own_loop.loop
+                self._tasks_of_listeners = TaskRunner(loop, self.config.consume_threads)
+            return self._tasks_of_listeners
+        if self._threads is None:
+            self._threads = ThreadRunner(self.config.consume_threads, f"consume-{self.group}")
+        return self._threads
+
+    def _check_listeners(self) -> None:
+        topics = self._subscriptions.keys() - self._listeners.keys() - {self._retry_topic}
+        if topics and self._default_listener is None:
+            raise ClientStateError(
+                f"consumer {self.group!r} has no listener for {', '.join(sorted(topics))}: give "
+                "one to subscribe(), or to the consumer"
+            )
+
+    # Life
+
+    async def start(self) -> None:
+        """As every consumer; under clustering it subscribes to the group's retry topic too."""
+        if not self.lifecycle.running:
+            self._check_listeners()
+        if self.message_model is MessageModel.CLUSTERING:
+            again = build_subscription(self._retry_topic, sub_version=self.clock.now_ms())
+            self._subscriptions = {**self._subscriptions, self._retry_topic: again}
+        await super().start()
+        self._keeper = asyncio.create_task(self._service.keep())
+
+    async def shutdown(self, timeout_ms: int | None = None) -> None:
+        """Wait for running listeners, at most ``timeout_ms``, then leave as every consumer."""
+        if timeout_ms is not None:
+            self._drain_ms = timeout_ms
+        await super().shutdown()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+        for runner in (self._threads, self._tasks_of_listeners):
+            if runner is not None:
+                runner.stop()
+        if self._own_loop is not None:
+            own_loop, self._own_loop = self._own_loop, None
+            await asyncio.to_thread(own_loop.stop)
+
+    async def set_up(self) -> None:
+        """Choose how messages are consumed."""
+        await super().set_up()
+        limit = self.config.max_reconsume_times
+        orderly = self.config.orderly
+        if limit is None:
+            limit = 2**31 - 1 if orderly else _DEFAULT_MAX_RECONSUME_TIMES
+        self.send_back = SendBack(self.instance, self.group, limit)
+        self._locks = QueueLocks(self.instance, self.group)
+        self._service = ConsumeOrderly(self) if orderly else ConsumeConcurrently(self)
+
+    def suspend(self) -> None:
+        """Pull no more until :meth:`resume`; what is cached is still consumed."""
+        self.suspended = True
+        log.info("consumer %s suspended", self.group)
+
+    def resume(self) -> None:
+        """Pull again."""
+        self.suspended = False
+        log.info("consumer %s resumed", self.group)
+        if self.lifecycle.running:
+            self.thread.post(self._wake_all)
+
+    def _wake_all(self) -> None:
+        for task in self.tasks.values():
+            task.wake()
+        self.instance.rebalance_immediately()
+
+    # Queues
+
+    async def rebalance(self) -> bool:
+        """Balance the queues, unless suspended."""
+        return self.suspended or await super().rebalance()
+
+    async def take_on(self, queues: Mapping[MessageQueue, bool]) -> bool:
+        """Start to pull ``queues``; in order, those the brokers lock for this consumer."""
+        if not self._locking:
+            return await super().take_on(queues)
+        wanted = [queue for queue in queues if queue not in self.tasks]
+        locked = await self._locks.lock(wanted)
+        mine = {queue: False for queue in wanted if locked.get(queue)}
+        if len(mine) < len(queues):
+            log.info("group %s: %d of %d queues are locked", self.group, len(mine), len(queues))
+        await super().take_on(mine)
+        self._note_locks(locked)
+        return len(mine) == len(queues)
+
+    async def leave(self, task: PullTask) -> None:
+        """Let go of a queue once no listener works on it, or that took too long."""
+        await self._drained(task)
+        await super().leave(task)
+        if self._locking:
+            task.process_queue.locked = False
+            await self._locks.unlock([task.queue])
+
+    async def _drained(self, task: PullTask) -> None:
+        process_queue = task.process_queue
+        event = self._idle[task.queue] = asyncio.Event()
+        try:
+            with process_queue.lock:
+                if not process_queue.running:
+                    return
+            async with asyncio.timeout(self._patience_ms(task) / 1000):
+                await event.wait()
+        except TimeoutError:
+            log.warning(
+                "group %s gives up %s while listeners work on it: these messages come again",
+                self.group,
+                task.queue,
+            )
+        finally:
+            del self._idle[task.queue]
+
+    def _patience_ms(self, task: PullTask) -> int:
+        """How long a queue may take to be given up.
+
+        Without locks its next owner begins soon, so only briefly; in order until the lock is due
+        to be renewed (RebalancePushImpl.tryRemoveOrderMessageQueue); at the end as long as said.
+        """
+        if not self.lifecycle.running:
+            return self._drain_ms
+        if not self._locking:
+            return self.config.handover_delay_ms // 2
+        held_ms = self.clock.now_ms() - task.process_queue.last_lock_ms
+        return max(LOCK_INTERVAL_MS - held_ms, 0)
+
+    def _queue_idle(self, queue: MessageQueue) -> None:
+        if queue in self._idle:
+            self._idle[queue].set()
+
+    async def queues_changed(
+        self, topic: str, all_queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
+    ) -> None:
+        """Renew the subscription's version, so that brokers take this one for the latest.
+
+        Divide the thresholds of topics anew (RebalancePushImpl.messageQueueChanged).
+        """
+        subscription = self._subscriptions.get(topic)
+        if subscription is not None:
+            renewed = msgspec.structs.replace(subscription, sub_version=self.clock.now_ms())
+            self._subscriptions = {**self._subscriptions, topic: renewed}
+            await self.instance.heartbeat()
+        self.flow.limits = self._limits(len(self.tasks))
+        await super().queues_changed(topic, all_queues, mine)
+
+    def _limits(self, queues: int = 0) -> FlowLimits:
+        config = self.config
+        messages, mib = config.pull_threshold_for_queue, config.pull_threshold_size_for_queue
+        if queues and config.pull_threshold_for_topic is not None:
+            messages = max(1, config.pull_threshold_for_topic // queues)
+        if queues and config.pull_threshold_size_for_topic is not None:
+            mib = max(1, config.pull_threshold_size_for_topic // queues)
+        span = None if config.orderly else config.consume_concurrently_max_span
+        return FlowLimits(messages, mib, span)
+
+    # Locks
+
+    @property
+    def _locking(self) -> bool:
+        return self.config.orderly and self.message_model is MessageModel.CLUSTERING
+
+    async def lock_all(self) -> None:
+        """Renew the locks of all queues not on their way out (lockAll)."""
+        self._note_locks(
+            await self._locks.lock(
+                [queue for queue, task in self.tasks.items() if not task.process_queue.leaving]
+            )
+        )
+
+    async def lock_again(self, task: PullTask) -> bool:
+        """Ask for one lock."""
+        locked = await self._locks.lock([task.queue])
+        self._note_locks(locked)
+        return locked.get(task.queue, False)
+
+    def _note_locks(self, locked: Mapping[MessageQueue, bool]) -> None:
+        now_ms = self.clock.now_ms()
+        for queue, granted in locked.items():
+            task = self.tasks.get(queue)
+            if task is None:
+                continue
+            process_queue = task.process_queue
+            if granted:
+                newly = not process_queue.locked
+                process_queue.lock_granted(now_ms)
+                if newly:
+                    task.wake()
+            else:
+                process_queue.locked = False
+                log.warning("group %s: %s is locked for another consumer", self.group, queue)
+
+    # What the pull tasks ask
+
+    def pull_settings(self) -> PullSettings:
+        """With PULL_MESSAGE."""
+        config = self.config
+        return PullSettings(
+            batch_size=config.pull_batch_size,
+            batch_bytes=config.pull_batch_bytes,
+            suspend_ms=config.broker_suspend_max_time_ms,
+            timeout_ms=config.consumer_timeout_when_suspend_ms,
+            error_delay_ms=config.pull_delay_when_error_ms,
+            interval_ms=config.pull_interval_ms,
+            lite=False,
+            send_subscription=config.post_subscription_when_pull,
+        )
+
+    def commit_offset(self, queue: MessageQueue) -> int:
+        """How far the queue is consumed, for its broker to keep."""
+        return self.offsets.get(queue) if self.message_model is MessageModel.CLUSTERING else 0
+
+    def pull_delay_ms(self, task: PullTask) -> int:
+        """A second when suspended, a while when not locked, a moment under flow control."""
+        if self.suspended:
+            return _SUSPENDED_DELAY_MS
+        if self._locking and not task.process_queue.locked:
+            return self.config.pull_delay_when_error_ms
+        return super().pull_delay_ms(task)
+
+    def may_prefetch(self, task: PullTask, offsets: int, size: int) -> bool:
+        """Whether nothing is against it."""
+        if self.suspended or (self._locking and not task.process_queue.locked):
+            return False
+        return super().may_prefetch(task, offsets, size)
+
+    def found(self, task: PullTask, messages: list[MessageView]) -> None:
+        """Put the messages into the queue and have them consumed."""
+        unwrap_retries(task.queue, messages)
+        process_queue = task.process_queue
+        with process_queue.lock:
+            dispatch = process_queue.put(messages)
+        self._service.submit(task, messages, dispatch=dispatch)
+
+    def nothing_found(self, task: PullTask) -> None:
+        """Move the offset over what does not match, with nothing cached (correctTagsOffset)."""
+        if task.process_queue.count == 0:
+            self.offsets.update(task.queue, task.next_offset, increase_only=True)
+
+    def offset_illegal(self, task: PullTask) -> bool:
+        """Drop the queue, save the offset the broker offers, and take the queue anew."""
+        self.offsets.update_and_freeze(task.queue, task.next_offset)
+        self.instance.spawn(self._take_anew(task.queue))
+        return False
+
+    async def _take_anew(self, queue: MessageQueue) -> None:
+        await self.give_up([queue])
+        self.instance.rebalance_immediately()
+
+    def progressed(self, task: PullTask, *, idle: bool) -> None:
+        """Pull again where flow control waits for room; go on giving up a queue."""
+        if task.held_back:
+            task.held_back = False
+            self.thread.post(task.wake)
+        if idle:
+            self.thread.post(self._queue_idle, task.queue)
+
+
+def _no_listener(messages: Sequence[MessageView]) -> None:
+    raise ClientStateError(f"there is no listener for topic {messages[0].topic}")
+
+
+_NOBODY: Final = Listener(_no_listener)

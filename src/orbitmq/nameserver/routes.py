@@ -1,0 +1,277 @@
+"""The route table: brokers, their addresses, and the topics each has.
+
+A state machine: the time is an argument, and nothing here reads a socket. A broker is kept while
+its connection lasts and it registers or beats at least every 120 s. Follows RouteInfoManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from orbitmq.wire.bodies import (
+    MASTER_ID,
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    TopicConfig,
+    TopicRouteData,
+)
+from orbitmq.wire.registration import TopicList
+
+log = logging.getLogger("orbitmq.nameserver")
+
+BROKER_TIMEOUT_MS: Final = 120_000
+_WRITE: Final = 2
+_READ_WRITE: Final = 6
+
+
+class BrokerId(NamedTuple):
+    """One broker process: its cluster and address."""
+
+    cluster: str
+    address: str
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """What a broker says of itself.
+
+    ``timeout_ms``: how long it may be silent. ``acting_master``: whether the slave with the lowest
+    id shall answer reads while there is no master; None from brokers before 5.0.
+    """
+
+    broker: BrokerId
+    broker_name: str
+    broker_id: int
+    ha_address: str = ""
+    timeout_ms: int | None = None
+    acting_master: bool | None = None
+    zone: str | None = None
+
+
+class RegisterResult(NamedTuple):
+    """What a slave learns by registering: where its master is."""
+
+    master_address: str | None = None
+    ha_address: str | None = None
+
+
+class _LiveBroker(msgspec.Struct):
+    registration: Registration
+    connection: Hashable | None
+    version: DataVersion
+    seen_ms: int
+
+    def is_silent(self, now_ms: int) -> bool:
+        timeout_ms = self.registration.timeout_ms
+        return now_ms - self.seen_ms > (BROKER_TIMEOUT_MS if timeout_ms is None else timeout_ms)
+
+
+class RouteTable:
+    """All that is known of brokers and topics."""
+
+    def __init__(self) -> None:
+        self._live: dict[BrokerId, _LiveBroker] = {}
+        self._brokers: dict[str, BrokerData] = {}  # by broker name
+        self._topics: dict[str, dict[str, QueueData]] = {}  # by topic, then broker name
+
+    # Brokers
+
+    def register(
+        self,
+        registration: Registration,
+        topics: Iterable[TopicConfig],
+        version: DataVersion,
+        connection: Hashable | None,
+        now_ms: int,
+    ) -> RegisterResult | None:
+        """Take in a broker and its topics, all or only those that changed.
+
+        None when a broker tells of a single topic before its first registration, or another
+        broker with the same name and id has a newer state: nothing is changed then.
+        """
+        broker, name, broker_id = (
+            registration.broker, registration.broker_name, registration.broker_id,
+        )  # fmt: skip
+        topics = list(topics)
+        known = self._brokers.get(name)
+        addresses = dict(known.broker_addrs) if known else {}
+        if self._has_newer(BrokerId(broker.cluster, addresses.get(broker_id, "")), broker, version):
+            log.warning("%s is refused: its name and id have a newer broker", registration)
+            self._live.pop(broker, None)
+            return None
+        if broker_id not in addresses and len(topics) == 1:
+            log.warning("%s is refused: it has told of one topic only", registration)
+            return None
+        # A slave that becomes master keeps its address under one id only.
+        addresses = {
+            key: address for key, address in addresses.items() if address != broker.address
+        }
+        addresses[broker_id] = broker.address
+        self._brokers[name] = BrokerData(
+            cluster=broker.cluster,
+            broker_name=name,
+            broker_addrs=addresses,
+            enable_acting_master=bool(registration.acting_master),
+            zone_name=registration.zone,
+        )
+        is_first_slave = registration.acting_master is not None and broker_id == min(addresses)
+        if broker_id == MASTER_ID or is_first_slave:
+            read_only = broker_id != MASTER_ID and registration.acting_master
+            for topic in topics:
+                self._put_queues(topic, name, topic.perm & ~_WRITE if read_only else topic.perm)
+        if broker not in self._live:
+            log.info("broker %s registered as %s, id %d", broker.address, name, broker_id)
+        self._live[broker] = _LiveBroker(registration, connection, version, now_ms)
+        return self._master_of(broker.cluster, name, broker_id)
+
+    def touch(self, broker: BrokerId, now_ms: int) -> None:
+        """A heartbeat of ``broker``; nothing if it is not registered."""
+        live = self._live.get(broker)
+        if live:
+            live.seen_ms = now_ms
+
+    def version(self, broker: BrokerId) -> DataVersion | None:
+        """The version of the topics ``broker`` registered last."""
+        live = self._live.get(broker)
+        return live.version if live else None
+
+    def unregister(self, broker: BrokerId, broker_name: str) -> None:
+        """Forget a broker; with the last of its name go the name's queues."""
+        if self._live.pop(broker, None):
+            log.info("broker %s (%s) is gone", broker.address, broker_name)
+        data = self._brokers.get(broker_name)
+        if data is None:
+            return
+        left = {
+            key: address for key, address in data.broker_addrs.items() if address != broker.address
+        }
+        if left:
+            self._brokers[broker_name] = msgspec.structs.replace(data, broker_addrs=left)
+            return
+        del self._brokers[broker_name]
+        for topic in list(self._topics):
+            self._drop_queues(topic, [broker_name])
+
+    def disconnected(self, connection: Hashable) -> None:
+        """Forget the brokers whose connection has ended."""
+        for live in list(self._live.values()):
+            if live.connection is not None and live.connection == connection:
+                self._unregister(live)
+
+    def expire(self, now_ms: int) -> list[Hashable]:
+        """Forget brokers that are silent; returns their connections, to be closed."""
+        silent = [live for live in self._live.values() if live.is_silent(now_ms)]
+        for live in silent:
+            log.warning("broker %s was silent too long", live.registration.broker.address)
+            self._unregister(live)
+        return [live.connection for live in silent if live.connection is not None]
+
+    def members(self, broker_name: str) -> dict[int, str]:
+        """The addresses behind a broker name, by broker id."""
+        data = self._brokers.get(broker_name)
+        return dict(data.broker_addrs) if data else {}
+
+    def clusters(self) -> ClusterInfo:
+        """All brokers, and the names in each cluster."""
+        names: dict[str, set[str]] = {}
+        for data in self._brokers.values():
+            names.setdefault(data.cluster, set()).add(data.broker_name)
+        return ClusterInfo(
+            dict(self._brokers), {cluster: frozenset(found) for cluster, found in names.items()}
+        )
+
+    def set_writable(self, broker_name: str, *, writable: bool) -> int:
+        """Allow or forbid writing to all queues of a broker; returns how many topics it has."""
+        count = 0
+        for queues in self._topics.values():
+            data = queues.get(broker_name)
+            if data:
+                perm = _READ_WRITE if writable else data.perm & ~_WRITE
+                queues[broker_name] = msgspec.structs.replace(data, perm=perm)
+                count += 1
+        return count
+
+    # Topics
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """Where a topic's queues are; None when no broker has it."""
+        queues = self._topics.get(topic, {})
+        brokers = [self._brokers[name] for name in queues if name in self._brokers]
+        if not brokers:
+            return None
+        return TopicRouteData(queue_datas=list(queues.values()), broker_datas=brokers)
+
+    def topics(self) -> TopicList:
+        """All topics."""
+        return TopicList(frozenset(self._topics))
+
+    def cluster_topics(self, cluster: str) -> TopicList:
+        """The topics of a cluster's brokers."""
+        names = self.clusters().cluster_addr_table.get(cluster, frozenset())
+        return TopicList(
+            frozenset(topic for topic, queues in self._topics.items() if names & queues.keys())
+        )
+
+    def system_topics(self) -> TopicList:
+        """The topics named after clusters and brokers, and the address of some broker to ask."""
+        info = self.clusters()
+        names = frozenset(info.cluster_addr_table) | frozenset(info.broker_addr_table)
+        addresses = (data.broker_addrs for data in info.broker_addr_table.values())
+        return TopicList(names, next((found[min(found)] for found in addresses), None))
+
+    def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
+        """Take in one topic's queues; none of them when a broker is not registered."""
+        queues = list(queues)
+        if all(data.broker_name in self._brokers for data in queues):
+            for data in queues:
+                self._topics.setdefault(topic, {})[data.broker_name] = data
+        else:
+            log.warning("topic %s is not registered: a broker in %s is unknown", topic, queues)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, in one cluster or in all."""
+        if cluster:
+            self._drop_queues(topic, self.clusters().cluster_addr_table.get(cluster, ()))
+        else:
+            self._topics.pop(topic, None)
+
+    # Inner workings
+
+    def _has_newer(self, holder: BrokerId, broker: BrokerId, version: DataVersion) -> bool:
+        live = self._live.get(holder)
+        return (
+            live is not None
+            and holder != broker
+            and live.version.state_version > version.state_version
+        )
+
+    def _put_queues(self, topic: TopicConfig, broker_name: str, perm: int) -> None:
+        self._topics.setdefault(topic.topic_name, {})[broker_name] = QueueData(
+            broker_name=broker_name,
+            read_queue_nums=topic.read_queue_nums,
+            write_queue_nums=topic.write_queue_nums,
+            perm=perm,
+            topic_sys_flag=topic.topic_sys_flag,
+        )
+
+    def _drop_queues(self, topic: str, broker_names: Iterable[str]) -> None:
+        queues = self._topics.get(topic, {})
+        for name in broker_names:
+            queues.pop(name, None)
+        if not queues:
+            self._topics.pop(topic, None)
+
+    def _master_of(self, cluster: str, broker_name: str, broker_id: int) -> RegisterResult:
+        address = self._brokers[broker_name].master_address
+        if broker_id == MASTER_ID or address is None:
+            return RegisterResult()
+        master = self._live.get(BrokerId(cluster, address))
+        return RegisterResult(address, master.registration.ha_address if master else None)
+
+    def _unregister(self, live: _LiveBroker) -> None:
+        self.unregister(live.registration.broker, live.registration.broker_name)

@@ -1,0 +1,230 @@
+"""The name server: answers clients' and brokers' requests about the route table.
+
+Request handlers translate only; what they mean is in RouteTable. Follows DefaultRequestProcessor
+and ClientRequestProcessor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from typing import Final
+
+from orbitmq import codes
+from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError
+from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
+from orbitmq.net.connection import Connection
+from orbitmq.net.dispatcher import Dispatcher, Handler
+from orbitmq.net.server import Server
+from orbitmq.wire.bodies import Body, DataVersion, TopicRouteData
+from orbitmq.wire.command import RemotingCommand, encode_response
+from orbitmq.wire.headers import (
+    BrokerHeartbeatRequestHeader,
+    BrokerNameRequestHeader,
+    BrokerRequestHeader,
+    ClusterRequestHeader,
+    GetRouteInfoRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    TopicCountResponseHeader,
+    TopicRequestHeader,
+)
+from orbitmq.wire.registration import (
+    BrokerMemberGroup,
+    GetBrokerMemberGroupResponseBody,
+    RegisterBrokerBody,
+)
+
+log = logging.getLogger("orbitmq.nameserver")
+
+SCAN_INTERVAL_MS: Final = 5_000
+"""How often silent brokers are looked for (NamesrvConfig.scanNotActiveBrokerInterval)."""
+_V4_9_4: Final = 401
+"""The first version of Java's client that reads standard JSON only."""
+
+
+class NameServer:
+    """A name server on a port of its own; ``routes`` is its state, a new one by default.
+
+    All methods belong to the running loop.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, routes: RouteTable | None = None) -> None:
+        self.routes = routes or RouteTable()
+        self._clock = clock
+        self._scan: asyncio.TimerHandle | None = None
+        handlers: dict[int, Handler] = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.REGISTER_BROKER: self._register,
+            RequestCode.UNREGISTER_BROKER: self._unregister,
+            RequestCode.QUERY_DATA_VERSION: self._query_version,
+            RequestCode.BROKER_HEARTBEAT: self._heartbeat,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self._members,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._clusters,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._cluster_topics,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+        }
+        self._server = Server(Dispatcher(handlers).dispatch, on_closed=self._disconnected)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._server.port
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 takes any free one. Raises ConfigError when that cannot be done."""
+        await self._server.start(host, port)
+        self._scan_later()
+
+    async def close(self) -> None:
+        """Stop, and close all connections."""
+        if self._scan is not None:
+            self._scan.cancel()
+        await self._server.close()
+
+    def expire_brokers(self) -> None:
+        """Forget the brokers that are silent too long, and hang up on them."""
+        for connection in self.routes.expire(self._now_ms()):
+            if isinstance(connection, Connection):
+                connection.close()
+
+    def _scan_later(self) -> None:
+        def scan() -> None:
+            self.expire_brokers()
+            self._scan_later()
+
+        self._scan = asyncio.get_running_loop().call_later(SCAN_INTERVAL_MS / 1000, scan)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def _disconnected(self, connection: Connection, _error: Exception | None) -> None:
+        self.routes.disconnected(connection)
+
+    # Handlers
+
+    def _route(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        header = command.header(GetRouteInfoRequestHeader)
+        route = self.routes.route(header.topic)
+        if route is None:
+            raise BrokerError(
+                codes.TOPIC_NOT_EXIST,
+                f"no broker has topic {header.topic}: create it, or send to it where brokers "
+                "create topics by themselves",
+            )
+        standard = command.version >= _V4_9_4 or bool(header.accept_standard_json_only)
+        return _answer(command, route, standard=standard)
+
+    def _register(self, command: RemotingCommand, connection: Connection) -> bytes:
+        header = command.header(RegisterBrokerRequestHeader)
+        checksum = zlib.crc32(command.body) & 0x7FFFFFFF
+        if header.body_crc32 and header.body_crc32 != checksum:
+            raise BrokerError(codes.SYSTEM_ERROR, "the registration was damaged: crc32 differs")
+        if header.compressed:
+            body = RegisterBrokerBody.decode_compressed(command.body)
+        else:
+            body = RegisterBrokerBody.decode(command.body) if command.body else RegisterBrokerBody()
+        topics = body.topic_config_serialize_wrapper
+        result = self.routes.register(
+            Registration(
+                BrokerId(header.cluster_name, header.broker_addr),
+                header.broker_name,
+                header.broker_id,
+                header.ha_server_addr,
+                header.heartbeat_timeout_millis,
+                header.enable_acting_master,
+            ),
+            topics.topic_config_table.values(),
+            topics.data_version,
+            connection,
+            self._now_ms(),
+        )
+        if result is None:
+            raise BrokerError(
+                codes.SYSTEM_ERROR,
+                f"{header.broker_name} at {header.broker_addr} is not registered: it must tell of "
+                "all its topics first, and not be older than the broker that has its id",
+            )
+        answer = RegisterBrokerResponseHeader(
+            ha_server_addr=result.ha_address, master_addr=result.master_address
+        )
+        return encode_response(command, codes.SUCCESS, answer)
+
+    def _unregister(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(BrokerRequestHeader)
+        self.routes.unregister(
+            BrokerId(header.cluster_name, header.broker_addr), header.broker_name
+        )
+        return encode_response(command, codes.SUCCESS)
+
+    def _query_version(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        header = command.header(BrokerRequestHeader)
+        broker = BrokerId(header.cluster_name, header.broker_addr)
+        known = self.routes.version(broker)
+        self.routes.touch(broker, self._now_ms())
+        body = known.encode() if known else b""
+        changed = known is None or known != DataVersion.decode(command.body)
+        answer = QueryDataVersionResponseHeader(changed=changed)
+        return [encode_response(command, codes.SUCCESS, answer, body_length=len(body)), body]
+
+    def _heartbeat(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(BrokerHeartbeatRequestHeader)
+        self.routes.touch(BrokerId(header.cluster_name, header.broker_addr), self._now_ms())
+        return encode_response(command, codes.SUCCESS)
+
+    def _members(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        header = command.header(BrokerNameRequestHeader)
+        group = BrokerMemberGroup(
+            header.cluster_name or "", header.broker_name, self.routes.members(header.broker_name)
+        )
+        return _answer(command, GetBrokerMemberGroupResponseBody(group))
+
+    def _clusters(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        return _answer(command, self.routes.clusters())
+
+    def _topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        return _answer(command, self.routes.topics())
+
+    def _cluster_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        header = command.header(ClusterRequestHeader)
+        return _answer(command, self.routes.cluster_topics(header.cluster))
+
+    def _system_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        return _answer(command, self.routes.system_topics())
+
+    def _register_topic(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(TopicRequestHeader)
+        route = TopicRouteData.decode(command.body)
+        self.routes.register_topic(header.topic, route.queue_datas)
+        return encode_response(command, codes.SUCCESS)
+
+    def _delete_topic(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(TopicRequestHeader)
+        self.routes.delete_topic(header.topic, header.cluster_name)
+        return encode_response(command, codes.SUCCESS)
+
+    def _wipe_write_perm(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(BrokerNameRequestHeader)
+        count = self.routes.set_writable(header.broker_name, writable=False)
+        answer = TopicCountResponseHeader(wipe_topic_count=count)
+        return encode_response(command, codes.SUCCESS, answer)
+
+    def _add_write_perm(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(BrokerNameRequestHeader)
+        count = self.routes.set_writable(header.broker_name, writable=True)
+        answer = TopicCountResponseHeader(add_topic_count=count)
+        return encode_response(command, codes.SUCCESS, answer)
+
+
+def _answer(command: RemotingCommand, body: Body, *, standard: bool = False) -> list[bytes]:
+    data = body.encode(standard=standard)
+    return [encode_response(command, codes.SUCCESS, body_length=len(data)), data]

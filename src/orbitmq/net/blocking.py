@@ -1,0 +1,267 @@
+"""One remoting connection over a plain socket, for code that has no event loop: Spark's tasks.
+
+A task asks for large pulls or sends batches and has nothing else to do meanwhile, so a blocking
+socket is both the simplest and the fastest way. Several requests may be under way at once; answers
+come in the order the peer gives them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, TypeAlias
+
+from orbitmq import codes
+from orbitmq.errors import (
+    ConfigError,
+    ConnectError,
+    ConnectionLostError,
+    NetworkError,
+    RequestTimeoutError,
+    WireError,
+    for_code,
+)
+from orbitmq.wire.command import Header, RemotingCommand, encode_request
+from orbitmq.wire.frames import FRAME_LIMIT, FrameDecoder
+
+log = logging.getLogger("orbitmq.net")
+
+CONNECT_TIMEOUT_MS: Final = 3_000
+REQUEST_TIMEOUT_MS: Final = 15_000
+
+RequestHeader: TypeAlias = Header | Mapping[str, str] | None
+
+
+class BlockingConnection:
+    """A connection to ``address`` (``host:port``, an IPv6 host in brackets), for one thread.
+
+    Any NetworkError or WireError ends it: ``closed`` is true afterwards. Requests of the peer are
+    not served; they are dropped.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        frame_limit: int = FRAME_LIMIT,
+    ) -> None:
+        self.address = address
+        self.closed = False
+        self._decoder = FrameDecoder(frame_limit)
+        self._ready: deque[RemotingCommand] = deque()
+        self._opaque = 0
+        self._awaited: set[int] = set()
+        try:
+            self._socket = socket.create_connection(
+                _host_and_port(address), timeout=connect_timeout_ms / 1000
+            )
+        except OSError as error:
+            raise ConnectError(
+                f"cannot connect to {address}: {error.strerror or error}", address
+            ) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def outstanding(self) -> int:
+        """How many requests still wait for their answer."""
+        return len(self._awaited)
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for select."""
+        return self._socket.fileno()
+
+    def send(self, code: int, header: RequestHeader = None, body: bytes = b"") -> int:
+        """Send a request; its answer will carry the opaque returned here."""
+        self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
+        self._write(encode_request(code, opaque, header, body))
+        self._awaited.add(opaque)
+        return opaque
+
+    def oneway(self, code: int, header: RequestHeader = None, body: bytes = b"") -> None:
+        """Send a request that gets no answer."""
+        self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
+        self._write(encode_request(code, opaque, header, body, oneway=True))
+
+    def receive(self, timeout_ms: int = REQUEST_TIMEOUT_MS) -> RemotingCommand:
+        """The next answer to any request under way, whatever its code."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while not self._ready:
+            self._read(deadline, timeout_ms)
+        return self._ready.popleft()
+
+    def receive_ready(self) -> Iterator[RemotingCommand]:
+        """The answers that are here already; does not wait."""
+        while self._ready or self._readable():
+            yield self.receive()
+
+    def invoke(
+        self,
+        code: int,
+        header: RequestHeader = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> RemotingCommand:
+        """One request and its answer, whatever its code. No other may be under way."""
+        self.send(code, header, body)
+        return self.receive(timeout_ms)
+
+    def request(
+        self,
+        code: int,
+        header: RequestHeader = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> RemotingCommand:
+        """As :meth:`invoke`; raises the BrokerError of any answer but SUCCESS."""
+        return self._success(self.invoke(code, header, body, timeout_ms=timeout_ms))
+
+    def request_all(
+        self,
+        requests: Iterable[tuple[int, RequestHeader]],
+        *,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> list[RemotingCommand]:
+        """The answers of several requests, sent together, in the order of the requests."""
+        opaques = [self.send(code, header) for code, header in requests]
+        answers: dict[int, RemotingCommand] = {}
+        while len(answers) < len(opaques):
+            answer = self.receive(timeout_ms)
+            answers[answer.opaque] = answer
+        return [self._success(answers[opaque]) for opaque in opaques]
+
+    def close(self) -> None:
+        """Close the socket; answers under way are lost."""
+        self.closed = True
+        self._socket.close()
+
+    def _success(self, answer: RemotingCommand) -> RemotingCommand:
+        if answer.code != codes.SUCCESS:
+            raise for_code(answer.code, answer.remark, self.address)
+        return answer
+
+    def _write(self, frame: bytes) -> None:
+        if self.closed:
+            raise ConnectionLostError(f"the connection to {self.address} is closed", self.address)
+        try:
+            self._socket.settimeout(REQUEST_TIMEOUT_MS / 1000)
+            self._socket.sendall(frame)
+        except OSError as error:
+            self.close()
+            raise self._lost(error) from error
+
+    def _read(self, deadline: float, timeout_ms: int) -> None:
+        if self.closed:
+            raise ConnectionLostError(f"the connection to {self.address} is closed", self.address)
+        try:
+            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            count = self._socket.recv_into(self._decoder.get_buffer())
+        except TimeoutError as error:
+            self.close()
+            raise RequestTimeoutError(
+                f"{self.address} did not answer within {timeout_ms} ms", self.address
+            ) from error
+        except OSError as error:
+            self.close()
+            raise self._lost(error) from error
+        if not count:
+            self.close()
+            raise ConnectionLostError(f"{self.address} closed the connection", self.address)
+        try:
+            for command in self._decoder.received(count):
+                self._accept(command)
+        except WireError:
+            self.close()
+            raise
+
+    def _accept(self, command: RemotingCommand) -> None:
+        if command.is_response and command.opaque in self._awaited:
+            self._awaited.discard(command.opaque)
+            self._ready.append(command)
+        else:
+            log.debug("dropped command %d of %s: nobody awaits it", command.code, self.address)
+
+    def _readable(self) -> bool:
+        return not self.closed and bool(select.select([self._socket], [], [], 0)[0])
+
+    def _lost(self, error: OSError) -> NetworkError:
+        return ConnectionLostError(
+            f"the connection to {self.address} was lost: {error.strerror or error}", self.address
+        )
+
+    def is_alive(self) -> bool:
+        """Whether an idle connection can still be used, as far as this side knows."""
+        if self.closed:
+            return False
+        try:
+            return not self._readable() or bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+
+class ConnectionCache:
+    """Idle connections of this process, by address, so that one task's serve the next.
+
+    A connection belongs to one borrower at a time, so the cache may be used from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._idle: dict[str, list[BlockingConnection]] = {}
+
+    @contextmanager
+    def borrow(self, address: str) -> Iterator[BlockingConnection]:
+        """A connection to ``address`` for the block; closed when the block raises."""
+        connection = self.take(address)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self.give_back(connection)
+
+    def take(self, address: str) -> BlockingConnection:
+        """A connection to ``address`` for the caller alone, a kept one if one still lives."""
+        idle = self._idle.get(address, [])
+        while idle:
+            connection = idle.pop()
+            if connection.is_alive():
+                return connection
+            connection.close()
+        return BlockingConnection(address)
+
+    def give_back(self, connection: BlockingConnection) -> None:
+        """Keep a connection for the next; close it when a request is still unanswered."""
+        if connection.outstanding or connection.closed:
+            connection.close()
+        else:
+            self._idle.setdefault(connection.address, []).append(connection)
+
+    def close(self) -> None:
+        """Close every idle connection."""
+        for connections in self._idle.values():
+            for connection in connections:
+                connection.close()
+        self._idle.clear()
+
+
+CONNECTIONS: Final = ConnectionCache()
+"""The cache of this process. Spark reuses its Python workers, so it outlives a micro-batch."""
+
+if hasattr(os, "register_at_fork"):
+    # A child must not speak over its parent's sockets.
+    os.register_at_fork(after_in_child=CONNECTIONS.close)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError("address", address, "host:port, such as 127.0.0.1:9876")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,201 @@
+"""How a task reads its queues: large pulls, the next one always under way.
+
+Each queue has one pull under way, several queues of a broker at a time, so neither the broker nor
+the task waits for the other, and a broker that hands out few messages a pull (Apache's: 32) is
+asked for several at once. What comes is handed on undecoded.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Final
+
+from orbitmq import codes
+from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError, NetworkError, for_code
+from orbitmq.net.blocking import CONNECTIONS, BlockingConnection
+from orbitmq.spark.columns import cut_at
+from orbitmq.spark.offsets import DataLossError, Queue
+from orbitmq.spark.planning import QueueRange
+from orbitmq.wire.command import RemotingCommand
+from orbitmq.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
+
+log = logging.getLogger("orbitmq.spark")
+
+MESSAGES_PER_PULL: Final = 4_000
+BYTES_PER_PULL: Final = 1024 * 1024
+QUEUES_AT_A_TIME: Final = 4
+ATTEMPTS: Final = 8
+"""How often a task tries again without getting anything before it fails: about 10 seconds."""
+
+_SUSPEND = 2
+_SUBSCRIPTION = 4
+
+
+def pull_header(
+    topic: str,
+    group: str,
+    expression: str,
+    queue: Queue,
+    offset: int,
+    *,
+    count: int = 1,
+    suspend_ms: int = 0,
+) -> PullMessageRequestHeader:
+    """A pull that brings its own subscription, so the group needs no registered consumer.
+
+    With ``suspend_ms`` the broker holds it so long while there is no message.
+    """
+    return PullMessageRequestHeader(
+        consumer_group=group,
+        topic=topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        sys_flag=_SUBSCRIPTION | (_SUSPEND if suspend_ms else 0),
+        commit_offset=0,
+        suspend_timeout_millis=suspend_ms,
+        sub_version=0,
+        subscription=expression,
+        expression_type="TAG",
+        max_msg_bytes=BYTES_PER_PULL,
+        bname=queue.broker_name,
+    )
+
+
+class _Cursor:
+    """How far one range has been read."""
+
+    __slots__ = ("end", "offset", "queue", "stalls")
+
+    def __init__(self, item: QueueRange) -> None:
+        self.queue = Queue(item.broker_name, item.queue_id)
+        self.offset = item.begin
+        self.end = item.end
+        self.stalls = 0
+
+    @property
+    def finished(self) -> bool:
+        return self.offset >= self.end
+
+
+class RangeReader:
+    """Reads ranges of ``topic``: the messages that match ``expression``, pulled as ``group``.
+
+    Messages that are gone raise DataLossError, or are logged where ``fail_on_data_loss`` is false.
+    """
+
+    def __init__(self, topic: str, group: str, expression: str, *, fail_on_data_loss: bool) -> None:
+        self._topic = topic
+        self._group = group
+        self._expression = expression
+        self._fail_on_data_loss = fail_on_data_loss
+
+    def read(self, ranges: Iterable[QueueRange]) -> Iterator[tuple[str, bytes]]:
+        """Broker names and records, in order within each queue, until every range is read.
+
+        A connection that fails is made again and the reading goes on; after ATTEMPTS without
+        anything the error is raised.
+        """
+        for (broker_name, address), items in groupby(
+            sorted(ranges), key=lambda item: (item.broker_name, item.address)
+        ):
+            cursors = [_Cursor(item) for item in items]
+            for data in self._read_broker(address, cursors):
+                yield broker_name, data
+
+    def _read_broker(self, address: str, cursors: list[_Cursor]) -> Iterator[bytes]:
+        attempts = 0
+        while unfinished := [cursor for cursor in cursors if not cursor.finished]:
+            try:
+                with CONNECTIONS.borrow(address) as connection:
+                    for data in self._pump(connection, unfinished):
+                        attempts = 0
+                        yield data
+            except (NetworkError, BrokerError) as error:
+                attempts += 1
+                if not error.retriable or attempts >= ATTEMPTS:
+                    raise
+                log.warning("reading %s again after: %s", self._topic, error)
+                time.sleep(min(0.05 * 2**attempts, 3))
+
+    def _pump(self, connection: BlockingConnection, cursors: list[_Cursor]) -> Iterator[bytes]:
+        waiting = deque(cursors)
+        pulls: dict[int, _Cursor] = {}
+        while waiting or pulls:
+            while waiting and len(pulls) < QUEUES_AT_A_TIME:
+                cursor = waiting.popleft()
+                pulls[self._pull(connection, cursor)] = cursor
+            answer = connection.receive()
+            cursor = pulls.pop(answer.opaque)
+            data = self._advance(cursor, answer, connection.address)
+            if not cursor.finished:
+                pulls[self._pull(connection, cursor)] = cursor
+            if data:
+                yield data
+
+    def _pull(self, connection: BlockingConnection, cursor: _Cursor) -> int:
+        header = pull_header(
+            self._topic,
+            self._group,
+            self._expression,
+            cursor.queue,
+            cursor.offset,
+            count=min(cursor.end - cursor.offset, MESSAGES_PER_PULL),
+        )
+        return connection.send(RequestCode.PULL_MESSAGE, header)
+
+    def _advance(self, cursor: _Cursor, answer: RemotingCommand, address: str) -> bytes:
+        """Move ``cursor`` behind what ``answer`` holds; the records of it that are wanted."""
+        if answer.code not in _PULL_CODES:
+            raise for_code(answer.code, answer.remark, address)
+        header = answer.header(PullMessageResponseHeader)
+        offset, following = cursor.offset, header.next_begin_offset
+        if answer.code == codes.SUCCESS and following > offset:
+            cursor.offset = following
+            cursor.stalls = 0
+            data = bytes(answer.body)
+            return data if following <= cursor.end else cut_at(data, cursor.end)
+        if answer.code == codes.PULL_RETRY_IMMEDIATELY and following > offset:
+            if self._expression == "*":
+                self._lose(cursor, following)
+            cursor.offset = following
+        elif answer.code == codes.PULL_OFFSET_MOVED:
+            # Too small an offset leads to the first there is, too large a one back to the end.
+            self._lose(cursor, following if following > offset else cursor.end)
+        else:
+            self._stall(cursor, header.max_offset)
+        return b""
+
+    def _lose(self, cursor: _Cursor, following: int) -> None:
+        following = min(following, cursor.end)
+        text = f"{cursor.queue}: offsets {cursor.offset} to {following - 1} are gone"
+        if self._fail_on_data_loss:
+            raise DataLossError(
+                f"{text}; the broker removed them before they were read. "
+                "Set failOnDataLoss=false to read on without them"
+            )
+        log.warning("data loss: %s", text)
+        cursor.offset = following
+
+    def _stall(self, cursor: _Cursor, max_offset: int) -> None:
+        """The broker has nothing although it said so: give it a little time, then up."""
+        cursor.stalls += 1
+        if cursor.stalls < ATTEMPTS:
+            time.sleep(0.01 * 2**cursor.stalls)
+        elif max_offset <= cursor.offset:
+            self._lose(cursor, cursor.end)
+        else:
+            raise NetworkError(f"{cursor.queue} gives nothing at offset {cursor.offset}")
+
+
+_PULL_CODES: Final = {
+    codes.SUCCESS,
+    codes.PULL_NOT_FOUND,
+    codes.PULL_RETRY_IMMEDIATELY,
+    codes.PULL_OFFSET_MOVED,
+}

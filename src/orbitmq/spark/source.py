@@ -1,0 +1,70 @@
+"""The data source Spark finds as ``format("rocketmq")``.
+
+Every Python process Spark starts to plan something imports this module, so it imports no more than
+such a process has anyway; the rest comes when a method needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+    from orbitmq.spark.writer import RocketMQStreamWriter
+
+
+class RocketMQDataSource(DataSource):
+    """Reads topics of RocketMQ, as a batch or a stream, and writes to them.
+
+    The options are described in :mod:`orbitmq.spark.options`, the columns in
+    :mod:`orbitmq.spark.schema`. All errors in either are ConfigErrors.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format`` takes."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """All columns. With a schema of your own, fewer are read."""
+        from orbitmq.spark.options import read_options
+        from orbitmq.spark.schema import READ_SCHEMA
+
+        read_options(self.options, streaming=None)  # so that load() fails, not the first action
+        return READ_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For ``spark.read``."""
+        from orbitmq.spark.options import read_options
+        from orbitmq.spark.reader import RocketMQReader
+
+        return RocketMQReader(schema, read_options(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """For ``spark.readStream``."""
+        from orbitmq.spark.options import read_options
+        from orbitmq.spark.stream_reader import RocketMQStreamReader
+
+        return RocketMQStreamReader(schema, read_options(self.options, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For ``df.write``."""
+        from orbitmq.spark.options import write_options
+        from orbitmq.spark.writer import RocketMQWriter
+
+        return RocketMQWriter(schema, write_options(self.options), overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802
+        self,
+        schema: StructType,
+        overwrite: bool,
+    ) -> RocketMQStreamWriter:
+        """For ``df.writeStream``; ``overwrite`` is output mode complete, but a topic only grows."""
+        from orbitmq.spark.options import write_options
+        from orbitmq.spark.writer import RocketMQStreamWriter
+
+        return RocketMQStreamWriter(schema, write_options(self.options))

@@ -1,0 +1,82 @@
+"""The ``checkpoint`` file: Apache's timestamps, and the mark this store's recovery starts from.
+
+Apache RocketMQ uses the first 40 of the file's 4096 bytes: the store times up to which the log and
+the queues are on disk, and a few offsets. The mark stands further back, where Apache neither looks
+nor writes: up to which physical offset everything, log and queues, is on disk, with enough beside
+it to notice that the directory is no longer the one it was written for.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from orbitmq.store.file_ops import FileOps, write_fully
+
+CHECKPOINT_SIZE: Final = 4096
+_APACHE: Final = struct.Struct(">5q")
+_MARK_PLACE: Final = 1024
+_MARK: Final = struct.Struct(">8sqqIIq")
+_MARK_MAGIC: Final = b"OrbitMQ1"
+_CHECKSUM: Final = struct.Struct(">I")
+
+
+class Mark(NamedTuple):
+    """Everything before ``position`` of the commit log, and its queue entries, is on disk.
+
+    ``last_record`` is where the last record before ``position`` begins (-1: there is none) and
+    ``fingerprint`` its checksum; ``queues`` counts the consume queues that have entries before
+    ``position``, ``offsets`` adds up the queue offsets they reach.
+    """
+
+    position: int
+    last_record: int
+    fingerprint: int
+    queues: int
+    offsets: int
+
+
+class Checkpoint:
+    """The file's content; ``existed`` says whether there was a usable one.
+
+    ``log_timestamp`` and ``queue_timestamp`` are Java's physicMsgTimestamp and logicsMsgTimestamp
+    (StoreCheckpoint), ms. What else Apache keeps in the file is preserved.
+    """
+
+    def __init__(self, ops: FileOps, path: Path) -> None:
+        self._ops = ops
+        self._path = path
+        content = path.read_bytes() if path.exists() else b""
+        self.existed: Final = len(content) == CHECKPOINT_SIZE
+        if not self.existed:
+            content = bytes(CHECKPOINT_SIZE)
+        self.log_timestamp, self.queue_timestamp, *rest = _APACHE.unpack_from(content)
+        self._rest: Final = tuple(rest)
+        self.mark = _read_mark(content)
+
+    def write(self) -> None:
+        """Bring all of it to the disk, in one write of one page. Raises OSError."""
+        page = bytearray(CHECKPOINT_SIZE)
+        _APACHE.pack_into(page, 0, self.log_timestamp, self.queue_timestamp, *self._rest)
+        if self.mark is not None:
+            mark = _MARK.pack(_MARK_MAGIC, *self.mark)
+            page[_MARK_PLACE : _MARK_PLACE + _MARK.size] = mark
+            _CHECKSUM.pack_into(page, _MARK_PLACE + _MARK.size, zlib.crc32(mark))
+        fd = self._ops.open(self._path, os.O_RDWR | os.O_CREAT)
+        try:
+            write_fully(self._ops, fd, bytes(page), 0)
+            self._ops.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+
+def _read_mark(content: bytes) -> Mark | None:
+    mark = content[_MARK_PLACE : _MARK_PLACE + _MARK.size]
+    magic, *fields = _MARK.unpack(mark)
+    (checksum,) = _CHECKSUM.unpack_from(content, _MARK_PLACE + _MARK.size)
+    if magic != _MARK_MAGIC or checksum != zlib.crc32(mark):
+        return None
+    return Mark(*fields)

@@ -1,0 +1,239 @@
+"""The commit log: every record of the store, one after the other, in files of one size.
+
+Records are staged first and then written together, so that a tick of the broker costs one write.
+A write that fails takes all of its records back, and makes sure that the bytes it left behind can
+never be read as records: not now, and not after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+from orbitmq.errors import InvalidMessageError
+from orbitmq.store.file_ops import FileOps, store_error
+from orbitmq.store.segment import Segment, list_segments
+from orbitmq.wire.record import (
+    LAYOUTS,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    RECORD_HEADER,
+    Draft,
+    encode_blank,
+    encode_record,
+)
+
+logger = logging.getLogger("orbitmq.store")
+
+END_BLANK: Final = 8
+"""Bytes a file keeps free for the filler at its end (END_FILE_MIN_BLANK_LENGTH)."""
+
+_HEAD: Final = struct.Struct(">iI20xq")  # size, magic, physical offset
+_SYS_FLAG: Final = struct.Struct(">i")
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+class CommitLog:
+    """The files under ``commitlog/``.
+
+    ``end`` is the physical offset after the last written record, ``staged_end`` the one after
+    the last staged record. One thread stages and writes; ``sync`` may be called from another.
+    """
+
+    def __init__(self, ops: FileOps, directory: Path, segment_size: int) -> None:
+        self._ops = ops
+        self.directory: Final = directory
+        self._size = segment_size
+        bases = list_segments(directory, segment_size, "mapped_file_size")
+        self._segments = [Segment(ops, directory, base, segment_size) for base in bases]
+        self.end = self._segments[-1].end if self._segments else 0
+        self._stale_end = self.end  # up to here a failed write may have left bytes
+        self.staged_end = self._chunk_start = self._staging_limit = self.end
+        self._parts: list[bytes] = []
+        self._full_chunks: list[tuple[int, list[bytes]]] = []
+        self._restart_staging()
+
+    @property
+    def min_offset(self) -> int:
+        """Where the oldest file begins; equal to ``end`` when there is none."""
+        return self._segments[0].base if self._segments else self.end
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The files, oldest first, in a list of the caller's own."""
+        return self._segments.copy()
+
+    def stage(self, draft: Draft, queue_offset: int, store_timestamp: int) -> int:
+        """Give ``draft`` its place and encode it; its record ends at ``staged_end``.
+
+        Returns the record's size. Rolls to the next file when this one has no room for the
+        record and the filler after it (CommitLog.DefaultAppendMessageCallback.doAppend). Raises
+        RecordError for a field that does not fit and InvalidMessageError for a record no file
+        can hold; nothing is staged then.
+        """
+        position = self.staged_end
+        record = encode_record(draft, queue_offset, position, store_timestamp)
+        size = len(record)
+        if position + size + END_BLANK > self._staging_limit:
+            if size + END_BLANK > self._size:
+                raise InvalidMessageError(
+                    f"a record of {size} bytes does not fit in a commit-log file of {self._size} "
+                    "bytes (mapped_file_size)"
+                )
+            position = self._roll()
+            record = encode_record(draft, queue_offset, position, store_timestamp)
+        self._parts.append(record)
+        self.staged_end = position + size
+        return size
+
+    def write(self) -> None:
+        """Write what is staged: one pwrite a file.
+
+        When that fails, everything staged is dropped, ``end`` stays, and DiskFullError or
+        another StoreError says why; the log goes on to work.
+        """
+        chunks = [*self._full_chunks, (self._chunk_start, self._parts)]
+        staged_end = self.staged_end
+        old_files = len(self._segments)
+        try:
+            self._clean_stale()
+            for start, parts in chunks:
+                self._segment_to_write(start).write(start, b"".join(parts))
+        except OSError as error:
+            self._take_back(old_files, staged_end)
+            raise store_error(error, self.directory, "write the commit log") from error
+        else:
+            self.end = staged_end
+        finally:
+            self._restart_staging()
+
+    def _restart_staging(self) -> None:
+        self.staged_end = self._chunk_start = self.end
+        self._parts = []
+        self._full_chunks = []
+        self._staging_limit = (self.end // self._size + 1) * self._size
+
+    def _roll(self) -> int:
+        """Stage the filler that ends the current file; the next file's first offset."""
+        limit = self._staging_limit
+        self._parts.append(encode_blank(limit - self.staged_end))
+        self._full_chunks.append((self._chunk_start, self._parts))
+        self._parts = []
+        self._chunk_start = limit
+        self._staging_limit = limit + self._size
+        return limit
+
+    def _segment_to_write(self, start: int) -> Segment:
+        if self._segments and start < self._segments[-1].end:
+            return self._segments[-1]
+        segment = Segment.create(self._ops, self.directory, start - start % self._size, self._size)
+        self._segments.append(segment)
+        return segment
+
+    def _take_back(self, old_files: int, staged_end: int) -> None:
+        """Remove what a failed write left: new files, and bytes after ``end`` in an old one."""
+        for segment in self._segments[old_files:]:
+            try:
+                segment.delete()
+            except OSError:
+                logger.exception("cannot delete %s, made by a write that failed", segment.path)
+        del self._segments[old_files:]
+        if self._segments and self.end < self._segments[-1].end:
+            self._stale_end = max(self._stale_end, min(staged_end, self._segments[-1].end))
+            try:
+                self._clean_stale()
+            except OSError as error:
+                logger.warning(
+                    "a failed write is not wiped yet, next try before a write: %s", error
+                )
+
+    def _clean_stale(self) -> None:
+        """Wipe what failed writes left after ``end``, or a crash might bring it back."""
+        if self._stale_end > self.end:
+            segment = self._segments[-1]
+            if segment.zero(self.end, self._stale_end):
+                segment.sync()
+            self._stale_end = self.end
+
+    def find(self, offset: int) -> Segment | None:
+        """The file that holds ``offset``."""
+        if not self._segments:
+            return None
+        index = (offset - self._segments[0].base) // self._size
+        return self._segments[index] if 0 <= index < len(self._segments) else None
+
+    def next_file(self, offset: int) -> int:
+        """Where the file after the one that holds ``offset`` begins (CommitLog.rollNextFile)."""
+        return offset + self._size - offset % self._size
+
+    def slice(self, offset: int, size: int) -> memoryview | None:
+        """``size`` written bytes at ``offset``; None unless all are in one file of the log."""
+        if offset < 0 or size < 0 or offset + size > self.end:
+            return None
+        segment = self.find(offset)
+        if segment is None or offset + size > segment.end:
+            return None
+        start = offset - segment.base
+        return segment.view[start : start + size]
+
+    def record_at(self, offset: int) -> memoryview | None:
+        """The record that begins at ``offset``; None when none does, or it is not written yet."""
+        head = self.slice(offset, RECORD_HEADER.body)
+        if head is None:
+            return None
+        size, magic, place = _HEAD.unpack_from(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or place != offset or size < MIN_RECORD_SIZE:
+            return None
+        return self.slice(offset, size)
+
+    def store_timestamp_at(self, offset: int) -> int:
+        """When the record at ``offset`` was stored, ms; -1 when there is none."""
+        record = self.record_at(offset)
+        if record is None:
+            return -1
+        (sys_flag,) = _SYS_FLAG.unpack_from(record, RECORD_HEADER.sys_flag)
+        layout = LAYOUTS[sys_flag >> 4 & 3]
+        (timestamp,) = _TIMESTAMP.unpack_from(record, layout.store_timestamp)
+        return int(timestamp)
+
+    def fingerprint(self, offset: int) -> int:
+        """A checksum of the fixed part of the record at ``offset``; 0 for an offset of no file."""
+        segment = self.find(offset)
+        if segment is None:
+            return 0
+        return zlib.crc32(os.pread(segment.fd, RECORD_HEADER.body, offset - segment.base))
+
+    def sync(self, start: int, stop: int) -> None:
+        """Bring the bytes from ``start`` to ``stop`` to the disk. Raises OSError."""
+        for segment in self.segments:
+            if segment.base < stop and segment.end > start:
+                segment.sync()
+
+    def cut(self, end: int) -> bool:
+        """Make ``end`` the log's end: later files go, later bytes of its own file become zero.
+
+        For recovery, before anything is staged. Whether a byte other than zero was there, apart
+        from deleted files. Raises OSError.
+        """
+        keep = [segment for segment in self._segments if segment.base < end]
+        for segment in reversed(self._segments[len(keep) :]):
+            segment.delete()
+            self._ops.fsync_directory(self.directory)
+        self._segments = keep
+        changed = bool(keep) and keep[-1].zero(end, keep[-1].end)
+        if changed:
+            keep[-1].sync()
+        self.end = self._stale_end = end
+        self._restart_staging()
+        return changed
+
+    def close(self) -> None:
+        """Give all files back; nothing is found in the log from then on."""
+        for segment in self._segments:
+            segment.close()
+        self._segments = []

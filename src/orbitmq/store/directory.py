@@ -1,0 +1,80 @@
+"""The store directory: where its files are, and that only one process uses it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+from orbitmq.errors import StoreLockedError
+from orbitmq.store.file_ops import store_error
+
+
+class StoreDirectory:
+    """A locked store directory and the paths in it (Java's StorePathConfigHelper).
+
+    ``was_clean`` says whether there was no ``abort`` file: whoever used it last closed it
+    properly, or nobody has yet. Raises StoreLockedError when another process, or another store
+    of this one, uses it, and StoreError when it cannot be made.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root: Final = root
+        self.commit_log: Final = root / "commitlog"
+        self.consume_queue: Final = root / "consumequeue"
+        self.config: Final = root / "config"
+        self.checkpoint: Final = root / "checkpoint"
+        self.abort: Final = root / "abort"
+        try:
+            for path in (self.commit_log, self.consume_queue, self.config):
+                path.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = _lock(root / "lock", root)
+        except OSError as error:
+            raise store_error(error, root, "open the store directory") from error
+        self.was_clean: Final = not self.abort.exists()
+
+    def mark_in_use(self) -> None:
+        """Make the ``abort`` file: from now on a missing close() means a crash. Raises OSError."""
+        self.abort.touch()
+
+    def mark_clean(self) -> None:
+        """Remove the ``abort`` file: everything is on the disk. Raises OSError."""
+        self.abort.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Let others use the directory; does nothing the second time."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+def _lock(path: Path, root: Path) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock_first_byte(fd)
+    except (BlockingIOError, PermissionError) as error:
+        os.close(fd)
+        raise StoreLockedError(
+            f"the store directory {root} is used by another broker: stop that one, or give this "
+            "one a directory of its own",
+            str(root),
+        ) from error
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _lock_first_byte(fd: int) -> None:
+    """Take the lock Apache's broker takes (DefaultMessageStore.start), so that it is kept out too.
+
+    Java's is a POSIX lock, which flock() does not see. A lock of the open file description
+    conflicts with it, and unlike it also with another store of the same process.
+    """
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        first_byte = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, first_byte)
+    else:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

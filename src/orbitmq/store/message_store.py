@@ -1,0 +1,372 @@
+"""The store the broker talks to: messages in, messages out, and nothing lost in between.
+
+One thread, the broker's loop, calls everything here. It stages what the messages of one tick
+bring, writes it with one call, and only then are they in the queues and may be acknowledged.
+Flushing to the disk happens on two threads of the store's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.errors import CorruptStoreError, InvalidMessageError, StoreError
+from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.config import StoreConfig
+from orbitmq.store.consume_queue import UNIT, ConsumeQueue, QueueUnit, first_index
+from orbitmq.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from orbitmq.store.directory import StoreDirectory
+from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
+from orbitmq.store.flusher import Dispatched, FlushCallback, LogFlusher, QueueFlusher
+from orbitmq.store.pull import GetResult, get_messages
+from orbitmq.store.queue_table import QueueTable
+from orbitmq.store.recovery import recover
+from orbitmq.wire.record import TRANSACTION_PREPARED, Draft
+
+logger = logging.getLogger("orbitmq.store")
+
+ArrivalListener: TypeAlias = Callable[[str, int, int, int, int, bytes], None]
+"""(topic, queue id, queue offset after the message, tags code, store time in ms, properties)."""
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """The place a staged message will have; it is there when write() has returned.
+
+    ``queue_offset`` in its queue, ``physical_offset`` in the commit log, ``size`` of its record
+    in bytes, and the ``store_timestamp`` in it, ms.
+    """
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp: int
+
+
+_Staged: TypeAlias = tuple[ConsumeQueue | None, Appended, int, bytes]
+
+
+class _Parts(NamedTuple):
+    """What a store is made of, once recovery has brought it into agreement."""
+
+    config: StoreConfig
+    log: CommitLog
+    table: QueueTable
+    checkpoint: Checkpoint
+    dispatched: Dispatched
+
+
+class MessageStore:
+    """A store directory in use: made by open(), given back by close().
+
+    All methods belong to one thread. ``directory`` is the store directory, ``config`` its
+    settings.
+    """
+
+    def __init__(self, directory: StoreDirectory, parts: _Parts, clock: Clock) -> None:
+        self.directory: Final = directory.root
+        self.config: Final = parts.config
+        self._directory = directory
+        self._clock = clock
+        self._levels = DelayLevels(parts.config.delay_levels)
+        self._log = parts.log
+        self._table = parts.table
+        self._queues = parts.table.queues
+        self._dispatched = parts.dispatched
+        self._staged: list[_Staged] = []
+        self._listeners: list[ArrivalListener] = []
+        self._closed = False
+        self._log_flusher = LogFlusher(parts.log, parts.config)
+        self._queue_flusher = QueueFlusher(
+            parts.log,
+            self._log_flusher,
+            parts.table,
+            parts.checkpoint,
+            parts.config,
+            lambda: self._dispatched,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: StoreConfig | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        ops: FileOps = FILE_OPS,
+    ) -> MessageStore:
+        """Open a store directory, made if it is new, and recover what a crash left.
+
+        Raises StoreLockedError when another broker uses it, CorruptStoreError when its files
+        cannot be those of ``config`` or are damaged, else StoreError.
+        """
+        place = StoreDirectory(directory)
+        with ExitStack() as undo:
+            undo.callback(place.release)
+            try:
+                parts = _recovered(place, config or StoreConfig(), ops, undo)
+            except OSError as error:
+                raise store_error(error, directory, "open the store") from error
+            undo.pop_all()
+        store = cls(place, parts, clock)
+        store._log_flusher.start()
+        store._queue_flusher.start()
+        return store
+
+    def close(self) -> None:
+        """Write and flush everything, and leave the directory as a proper shutdown does.
+
+        Raises StoreError when that fails; the directory is then given back as after a crash.
+        Does nothing the second time.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            try:
+                self.write()
+            finally:
+                self._queue_flusher.stop()
+                self._log_flusher.stop()
+            self._queue_flusher.flush(renew_mark=True)
+            self._directory.mark_clean()
+        except OSError as error:
+            raise store_error(error, self.directory, "close the store") from error
+        finally:
+            self._log.close()
+            self._directory.release()
+
+    # Writing
+
+    def append(self, draft: Draft) -> Appended:
+        """Give a message its place and stage it; write() makes it real.
+
+        Raises InvalidMessageError when it is too long, RecordError when a field does not fit,
+        IllegalNameError for an impossible topic or queue; nothing is staged then. A message of a
+        prepared or rolled-back transaction has queue offset 0 and enters no queue.
+        """
+        if len(draft.body) > self.config.max_message_size:
+            raise InvalidMessageError(
+                f"a body of {len(draft.body)} bytes is longer than {self.config.max_message_size} "
+                "(max_message_size)"
+            )
+        if self._closed:
+            raise StoreError(f"the store {self.directory} is closed", str(self.directory))
+        queue: ConsumeQueue | None = None
+        queue_offset = 0
+        if not draft.sys_flag & TRANSACTION_PREPARED:
+            queue = self._queues.get((draft.topic, draft.queue_id))
+            if queue is None:
+                queue = self._table.get_or_create(draft.topic, draft.queue_id)
+            queue_offset = queue.next_offset
+        now = self._clock.now_ms()
+        size = self._log.stage(draft, queue_offset, now)
+        if queue is not None:
+            queue.next_offset = queue_offset + 1
+        tags_code = draft.tags_code
+        if draft.topic == SCHEDULE_TOPIC:
+            tags_code = self._levels.queue_tags_code(draft.properties, tags_code, now)
+        appended = Appended(queue_offset, self._log.staged_end - size, size, now)
+        self._staged.append((queue, appended, tags_code, draft.properties))
+        return appended
+
+    @property
+    def staged(self) -> int:
+        """How many messages wait for write()."""
+        return len(self._staged)
+
+    def write(self) -> None:
+        """Write all staged messages, put them into their queues, tell the arrival listeners.
+
+        When it returns they survive the end of the process. When it raises DiskFullError or
+        another StoreError, none of them was stored, and their offsets go to the next ones.
+        """
+        staged = self._staged
+        if not staged:
+            return
+        self._staged = []
+        try:
+            self._log.write()
+        except StoreError:
+            for queue, *_ in staged:
+                if queue is not None:
+                    queue.next_offset = queue.max_offset
+            raise
+        last = staged[-1][1]
+        pack = UNIT.pack
+        with self._table.lock:
+            for queue, place, tags_code, _ in staged:
+                if queue is not None:
+                    queue.add(pack(place.physical_offset, place.size, tags_code))
+            self._dispatched = Dispatched(self._log.end, last.physical_offset, last.store_timestamp)
+        for listener in self._listeners:
+            _tell(listener, staged)
+
+    def add_arrival_listener(self, listener: ArrivalListener) -> None:
+        """Have ``listener`` called in write(), once for each message that entered a queue.
+
+        What it raises is logged; the messages are stored all the same.
+        """
+        self._listeners.append(listener)
+
+    def request_flush(self, callback: FlushCallback) -> None:
+        """Have ``callback`` called once all written so far is on the disk.
+
+        It is called from the flusher's thread, with None, or with the StoreError that says why
+        the disk does not have it. One fdatasync serves all who wait.
+        """
+        self._log_flusher.request(callback)
+
+    def delete_topic(self, topic: str) -> bool:
+        """Delete all queues of a topic; whether there were any. Its records stay in the log.
+
+        A message that comes later starts its queue anew at offset 0. Raises StoreError when a
+        file cannot be deleted; the queues are gone from the store all the same.
+        """
+        try:
+            return self._table.remove_topic(topic)
+        except OSError as error:
+            raise store_error(error, self.directory, f"delete topic {topic}") from error
+        finally:
+            self._queue_flusher.request_mark()
+
+    # Reading
+
+    def get_messages(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        match: Callable[[int], bool] | None = None,
+        match_record: Callable[[memoryview], bool] | None = None,
+    ) -> GetResult:
+        """Up to ``max_count`` messages, ``max_bytes`` of records, from queue offset ``offset``.
+
+        The first message is found whatever its size. ``match`` chooses by the tags code in the
+        queue, ``match_record`` by the record. Status and next offset are those of
+        DefaultMessageStore.getMessage; at most 800 entries, or ``max_count`` if that is more, are
+        looked at, and none past the end of a consume-queue file.
+        """
+        queue = self._queues.get((topic, queue_id))
+        return get_messages(self._log, queue, offset, (max_count, max_bytes), match, match_record)
+
+    def read_units(self, topic: str, queue_id: int, offset: int, max_count: int) -> list[QueueUnit]:
+        """Up to ``max_count`` consume-queue entries from ``offset``, none past the file's end.
+
+        [] when there are none. Entries below ``min_offset`` point at messages that are gone.
+        """
+        queue = self._queues.get((topic, queue_id))
+        data = queue.read(offset, max_count) if queue is not None else b""
+        return [QueueUnit(offset + i, *unit) for i, unit in enumerate(UNIT.iter_unpack(data))]
+
+    def record_at(self, physical_offset: int) -> memoryview | None:
+        """The record that begins at ``physical_offset``; None when none does."""
+        return self._log.record_at(physical_offset)
+
+    # Offsets and times
+
+    def topics(self) -> dict[str, list[int]]:
+        """The topics that have queues here, with their queue ids."""
+        return self._table.topics()
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of the oldest message still there; 0 for a queue never written."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset the next message gets, staged ones left out; 0 for one never written."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def offset_by_timestamp(
+        self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
+    ) -> int:
+        """The queue offset that store time ``timestamp`` (ms) stands for.
+
+        Without ``upper`` the first message stored at or after it, ``max_offset`` when there is
+        none; with ``upper`` the last one stored at or before it, ``min_offset`` when there is
+        none. See ConsumeQueue.getOffsetInQueueByTime and BoundaryType.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.max_offset
+
+        def is_behind(offset: int) -> bool:
+            stored = self._stored_at(queue, offset)
+            return stored > timestamp if upper else stored >= timestamp
+
+        found = first_index(low, high, is_behind)
+        return max(found - 1, low) if upper else found
+
+    def store_timestamp_at(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message at a queue offset was stored, ms; -1 when it is not there."""
+        queue = self._queues.get((topic, queue_id))
+        return self._stored_at(queue, offset) if queue is not None else -1
+
+    def earliest_timestamp(self, topic: str | None = None, queue_id: int = 0) -> int:
+        """When the oldest message of a queue, or without ``topic`` of the log, was stored, ms.
+
+        -1 when there is none (DefaultMessageStore.getEarliestMessageTime).
+        """
+        if topic is None:
+            return self._log.store_timestamp_at(self._log.min_offset)
+        return self.store_timestamp_at(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def _stored_at(self, queue: ConsumeQueue, offset: int) -> int:
+        unit = queue.unit(offset)
+        return self._log.store_timestamp_at(unit.physical_offset) if unit is not None else -1
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Where the commit log begins."""
+        return self._log.min_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Where the commit log ends; the next record goes there."""
+        return self._log.end
+
+    @property
+    def flushed_physical_offset(self) -> int:
+        """Up to where the commit log is known to be on the disk."""
+        return self._log_flusher.flushed
+
+
+def _recovered(place: StoreDirectory, config: StoreConfig, ops: FileOps, undo: ExitStack) -> _Parts:
+    log = CommitLog(ops, place.commit_log, config.mapped_file_size)
+    undo.callback(log.close)
+    table = QueueTable(ops, place.consume_queue, config.consume_queue_units)
+    checkpoint = Checkpoint(ops, place.checkpoint)
+    place.mark_in_use()
+    try:
+        dispatched = recover(log, table, checkpoint, config, clean=place.was_clean)
+    except CorruptStoreError:
+        if place.was_clean:  # it still is, and the next open must know
+            place.mark_clean()
+        raise
+    return _Parts(config, log, table, checkpoint, dispatched)
+
+
+def _tell(listener: ArrivalListener, staged: list[_Staged]) -> None:
+    for queue, place, tags_code, properties in staged:
+        if queue is not None:
+            try:
+                listener(
+                    queue.topic,
+                    queue.queue_id,
+                    place.queue_offset + 1,
+                    tags_code,
+                    place.store_timestamp,
+                    properties,
+                )
+            except Exception:
+                logger.exception("an arrival listener failed for %s", queue)

@@ -1,0 +1,126 @@
+"""All consume queues of a store, by topic and queue id."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from orbitmq.errors import IllegalNameError
+from orbitmq.store.consume_queue import ConsumeQueue
+from orbitmq.store.file_ops import FileOps
+
+_MAX_NAME_BYTES: Final = 255
+
+
+class QueueTable:
+    """The queues under ``consumequeue/``, loaded from there at the start.
+
+    ``lock`` guards the tails: whoever adds entries holds it. A second, inner lock keeps flushing
+    and removing a queue apart.
+    """
+
+    def __init__(self, ops: FileOps, directory: Path, file_units: int) -> None:
+        self.lock: Final = Lock()
+        self.queues: Final[dict[tuple[str, int], ConsumeQueue]] = {}
+        self._ops = ops
+        self._directory = directory
+        self._file_units = file_units
+        self._files_lock = Lock()
+        for topic in _directories(directory):
+            for queue in _directories(topic):
+                if queue.name.isascii() and queue.name.isdigit():
+                    self.get_or_create(topic.name, int(queue.name))
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, or None when no message was ever put into it."""
+        return self.queues.get((topic, queue_id))
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made when it is new; its files come with its first entries.
+
+        Raises IllegalNameError for a topic that cannot be the name of a directory.
+        """
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            _check_name(topic, queue_id)
+            directory = self._directory / topic / str(queue_id)
+            queue = ConsumeQueue(self._ops, directory, topic, queue_id, self._file_units, self.lock)
+            self.queues[topic, queue_id] = queue
+        return queue
+
+    def topics(self) -> dict[str, list[int]]:
+        """The queue ids of each topic that has queues, both sorted."""
+        topics: dict[str, list[int]] = {}
+        for topic, queue_id in sorted(self.queues):
+            topics.setdefault(topic, []).append(queue_id)
+        return topics
+
+    def totals(self) -> tuple[int, int]:
+        """How many queues have entries, and the sum of all ``max_offset``: see Mark."""
+        offsets = [queue.max_offset for queue in list(self.queues.values()) if queue.max_offset]
+        return len(offsets), sum(offsets)
+
+    def flush(self) -> None:
+        """Write all tails to files. Raises the first OSError, after trying every queue."""
+        failure: OSError | None = None
+        for queue in list(self.queues.values()):
+            with self._files_lock:
+                if not queue.removed:
+                    try:
+                        queue.flush()
+                    except OSError as error:
+                        failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def sync(self) -> None:
+        """Bring what flush wrote to the disk. Raises OSError."""
+        for queue in list(self.queues.values()):
+            with self._files_lock:
+                if not queue.removed:
+                    queue.sync()
+
+    def remove_topic(self, topic: str) -> bool:
+        """Forget a topic's queues and delete their files; whether there were any.
+
+        Raises OSError when a file cannot be deleted; the queues are forgotten all the same.
+        """
+        removed = [queue for (name, _), queue in self.queues.items() if name == topic]
+        with self._files_lock:
+            for queue in removed:
+                queue.removed = True
+                del self.queues[topic, queue.queue_id]
+            directory = self._directory / topic
+            if removed and directory.exists():
+                shutil.rmtree(directory)
+        return bool(removed)
+
+    # Recovery: alone, before the threads start.
+
+    def cut(self, physical_offset: int) -> None:
+        """Keep the entries of records before ``physical_offset`` only."""
+        for queue in self.queues.values():
+            queue.cut(physical_offset)
+
+    def finish_recovery(self, log_min: int) -> None:
+        """Set the offsets that follow from the entries."""
+        for queue in self.queues.values():
+            queue.correct_min_offset(log_min)
+            queue.next_offset = queue.max_offset
+
+
+def _directories(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.iterdir() if entry.is_dir())
+
+
+def _check_name(topic: str, queue_id: int) -> None:
+    size = len(topic.encode("utf-8", "surrogatepass"))
+    if topic in {"", ".", ".."} or "/" in topic or "\0" in topic or size > _MAX_NAME_BYTES:
+        raise IllegalNameError(
+            f"topic {topic!r} cannot be a directory: 1 to {_MAX_NAME_BYTES} bytes without '/' can, "
+            "other than '.' and '..'"
+        )
+    if queue_id < 0:
+        raise IllegalNameError(f"queue {queue_id} of {topic}: ids begin at 0")

@@ -1,0 +1,247 @@
+"""Making a store whole after its process ended in any way, at any moment.
+
+The commit log is the truth; consume queues are made from it. Recovery finds a place up to which
+log and queues are known to agree and to be on disk, takes away the queue entries after it, reads
+the log from there record by record, puts their entries into the queues, and ends the log where the
+first record is not whole. Whatever stands after that end becomes zero, so it can never come back.
+
+Where it begins:
+
+* at the mark in ``checkpoint``, if log and queues are still those it was written for. Also when
+  Apache RocketMQ has used the directory since: it has only added to what was there;
+* in a directory that has no mark, but that Apache closed properly: at the last record the queues
+  know of (ConsumeQueueStore.getDispatchFromPhyOffset);
+* else at the beginning of the log. That reads all of it, at about 4 microseconds a message.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from orbitmq.errors import CorruptStoreError, IllegalNameError
+from orbitmq.store.checkpoint import Checkpoint, Mark
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.config import StoreConfig
+from orbitmq.store.consume_queue import UNIT
+from orbitmq.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from orbitmq.store.flusher import Dispatched
+from orbitmq.store.queue_table import QueueTable
+from orbitmq.store.segment import Segment
+from orbitmq.wire.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_HEADER,
+    TRANSACTION_PREPARED,
+    RecordInfo,
+    check_record,
+    is_blank,
+)
+
+logger = logging.getLogger("orbitmq.store")
+
+_FLUSH_EVERY = 50_000
+_BEYOND_ALL = 2**63 - 1
+
+
+class _Start(NamedTuple):
+    """Where reading begins; ``last_record`` precedes it; ``known`` unless it is the whole log."""
+
+    position: int
+    last_record: int
+    known: bool
+
+
+def recover(
+    log: CommitLog,
+    table: QueueTable,
+    checkpoint: Checkpoint,
+    config: StoreConfig,
+    *,
+    clean: bool,
+) -> Dispatched:
+    """Bring log and queues into agreement; where the log ends.
+
+    ``clean`` says that whoever used the directory last closed it properly. Raises
+    CorruptStoreError when the log is damaged before its end (see cut_damaged_log), and OSError.
+    """
+    start = _choose_start(log, table, checkpoint, clean=clean)
+    if not start.known:
+        table.cut(log.min_offset)
+        if checkpoint.mark is not None:
+            checkpoint.mark = None
+            checkpoint.write()
+    scan = _Scan(log, table, DelayLevels(config.delay_levels), start)
+    end = scan.run()
+    _end_log(log, end, may_lose=config.cut_damaged_log or (start.known and not clean))
+    table.finish_recovery(log.min_offset)
+    timestamp = scan.timestamp or checkpoint.log_timestamp
+    return Dispatched(end, scan.last_record, timestamp)
+
+
+def _choose_start(
+    log: CommitLog, table: QueueTable, checkpoint: Checkpoint, *, clean: bool
+) -> _Start:
+    mark = checkpoint.mark
+    if mark is not None:
+        if _is_of_this_log(mark, log):
+            table.cut(mark.position)
+            if table.totals() == (mark.queues, mark.offsets):
+                return _Start(mark.position, mark.last_record, known=True)
+        logger.warning(
+            "the consume queues or the log are not those of the last mark (something was deleted "
+            "or restored): making all queues anew from the commit log"
+        )
+    elif clean and checkpoint.existed:
+        table.cut(_BEYOND_ALL)
+        last_record = _last_record_of_queues(table)
+        info = _info_at(log, last_record)
+        if info is not None:
+            return _Start(last_record + info.size, last_record, known=True)
+    return _Start(log.min_offset, -1, known=False)
+
+
+def _is_of_this_log(mark: Mark, log: CommitLog) -> bool:
+    if mark.last_record < 0:
+        return mark.position == log.min_offset
+    return (
+        log.min_offset <= mark.last_record < mark.position <= log.end
+        and log.fingerprint(mark.last_record) == mark.fingerprint
+    )
+
+
+def _last_record_of_queues(table: QueueTable) -> int:
+    units = [queue.unit(queue.max_offset - 1) for queue in table.queues.values()]
+    return max((unit.physical_offset for unit in units if unit is not None), default=-1)
+
+
+def _info_at(log: CommitLog, offset: int) -> RecordInfo | None:
+    segment = log.find(offset)
+    if segment is None:
+        return None
+    return _record_in(segment, offset)
+
+
+def _record_in(segment: Segment, offset: int) -> RecordInfo | None:
+    """The sound record at ``offset``, which says of itself that it belongs there."""
+    info = check_record(segment.view, offset - segment.base, segment.end - segment.base)
+    if info is None or info.physical_offset != offset or "\0" in info.topic:
+        return None
+    return info
+
+
+class _Scan:
+    """One pass over the log from a start to its end, filling the queues."""
+
+    def __init__(
+        self, log: CommitLog, table: QueueTable, levels: DelayLevels, start: _Start
+    ) -> None:
+        self.last_record = start.last_record
+        self.timestamp = 0
+        self._log = log
+        self._table = table
+        self._levels = levels
+        self._position = start.position
+        self._count = 0
+
+    def run(self) -> int:
+        """Read to the end and return it."""
+        first = self._position
+        segment = self._log.find(first)
+        while segment is not None:
+            if not self._read(segment):
+                break
+            self._position = segment.end
+            segment = self._log.find(segment.end)
+        if self._position > first:
+            logger.info("recovery read %d bytes, %d messages", self._position - first, self._count)
+        return self._position
+
+    def _read(self, segment: Segment) -> bool:
+        """Put the file's records into the queues; whether its end was reached.
+
+        A record is put when what follows it has been looked at: the last one of all may have
+        been written in part, and a part that ends within the properties has a good checksum.
+        """
+        waiting: RecordInfo | None = None
+        while (info := _record_in(segment, self._position)) is not None:
+            if waiting is not None:
+                self._put(waiting)
+            waiting = info
+            self._position += info.size
+        place = self._position - segment.base
+        ended = place == segment.end - segment.base or is_blank(
+            segment.view, place, segment.end - segment.base
+        )
+        if waiting is not None:
+            if not ended and waiting.properties.endswith(b"\0"):
+                self._position = waiting.physical_offset
+            else:
+                self._put(waiting)
+        return ended
+
+    def _put(self, info: RecordInfo) -> None:
+        self.last_record = info.physical_offset
+        self.timestamp = info.store_timestamp
+        self._count += 1
+        if self._count % _FLUSH_EVERY == 0:
+            self._empty_tails()
+        if info.sys_flag & TRANSACTION_PREPARED:
+            return
+        try:
+            queue = self._table.get_or_create(info.topic, info.queue_id)
+        except IllegalNameError as error:
+            logger.warning("record at %d gets no consume queue: %s", info.physical_offset, error)
+            return
+        tags_code = info.tags_code
+        if info.topic == SCHEDULE_TOPIC:
+            tags_code = self._levels.queue_tags_code(
+                info.properties, tags_code, info.store_timestamp
+            )
+        unit = UNIT.pack(info.physical_offset, info.size, tags_code)
+        if info.queue_offset == queue.max_offset:
+            queue.add(unit)
+        else:
+            queue.put_out_of_order(info.queue_offset, unit, self._log.min_offset)
+
+    def _empty_tails(self) -> None:
+        """Give memory back. On a full disk the entries stay in it, and messages can be read."""
+        try:
+            self._table.flush()
+        except OSError as error:
+            logger.warning("consume queues stay in memory, they cannot be flushed: %s", error)
+
+
+def _end_log(log: CommitLog, end: int, *, may_lose: bool) -> None:
+    """Cut the log at ``end``, unless that would lose messages no crash explains.
+
+    After a crash nothing behind the mark was sure to be on disk: a hole there is what a power cut
+    leaves, and the log ends at it as in CommitLog.recoverAbnormally (``may_lose``). Otherwise a
+    sound record behind the first unsound one means damage, and nothing is touched.
+    """
+    survivor = None if may_lose else _next_record(log, end)
+    if survivor is not None:
+        damaged = log.find(end)
+        path = str(damaged.path if damaged is not None else log.directory)
+        raise CorruptStoreError(
+            f"{path} is damaged: there is no sound message at physical offset {end}, but there is "
+            f"one at {survivor}. Restore the file from a copy, or open the store once with "
+            "cut_damaged_log=True to give up all messages behind the damage",
+            path,
+        )
+    if log.cut(end):
+        logger.warning("what followed the last whole message, at physical offset %d, is cut", end)
+
+
+def _next_record(log: CommitLog, start: int) -> int | None:
+    """Where the first sound record at or after ``start`` begins."""
+    for segment in log.segments:
+        if segment.end <= start:
+            continue
+        for magic in (MAGIC_V1, MAGIC_V2):
+            pattern = magic.to_bytes(4, "big")
+            for found in segment.find_bytes(pattern, max(start, segment.base)):
+                offset = found - RECORD_HEADER.magic
+                if offset >= start and _record_in(segment, offset) is not None:
+                    return offset
+    return None

@@ -1,0 +1,196 @@
+"""Files of a fixed size named after their first byte's offset: what logs and queues are made of.
+
+Reading goes through a read-only mapping or pread; writing only through pwrite, because a write
+through a mapping of a full disk ends the process (SIGBUS) instead of raising an error. Files are
+made sparse: they have their full size, as Apache RocketMQ demands, and take up what was written.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import mmap
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from orbitmq.errors import CorruptStoreError
+from orbitmq.store.file_ops import FileOps, write_fully
+
+logger = logging.getLogger("orbitmq.store")
+_CHUNK: Final = 1 << 20
+
+
+def segment_name(base: int) -> str:
+    """The file name for the segment that begins at offset ``base`` (UtilAll.offset2FileName)."""
+    return f"{base:020d}"
+
+
+def list_segments(directory: Path, size: int, setting: str) -> list[int]:
+    """The first offsets of the segments in ``directory``, ascending; [] when it does not exist.
+
+    An empty last file, left by a crash right after its creation, is deleted, as
+    MappedFileQueue.doLoad does. Raises CorruptStoreError when a file has another size than
+    ``size`` (``setting`` says what sets it) or one is missing in between.
+    """
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return []
+    files = [entry for entry in entries if entry.name.isascii() and entry.name.isdigit()]
+    if files and files[-1].stat().st_size == 0:
+        Path(files.pop().path).unlink()
+    for entry in files:
+        found = entry.stat().st_size
+        if found != size:
+            raise CorruptStoreError(
+                f"{entry.path} has {found} bytes, but {setting} makes {size}: open the directory "
+                "with the setting it was written with",
+                entry.path,
+            )
+    bases = [int(entry.name) for entry in files]
+    for base, following in pairwise(bases):
+        if following != base + size:
+            missing = directory / segment_name(base + size)
+            raise CorruptStoreError(
+                f"{missing} is missing between other files of {directory}: restore it, or move "
+                "the files after it away to give up what is in them",
+                str(missing),
+            )
+    return bases
+
+
+def create_file(ops: FileOps, path: Path, size: int) -> int:
+    """Make a sparse file of ``size`` bytes and return its descriptor; on an error it is gone."""
+    fd = ops.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    try:
+        ops.ftruncate(fd, size)
+    except OSError:
+        os.close(fd)
+        ops.unlink(path)
+        raise
+    return fd
+
+
+def data_ranges(fd: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """The parts between ``start`` and ``stop`` that may hold other bytes than zero.
+
+    Pieces of a megabyte at most; holes of a sparse file are left out.
+    """
+    position = _next_data(fd, start, stop)
+    while position < stop:
+        end = min(position + _CHUNK, stop)
+        yield position, end
+        position = _next_data(fd, end, stop)
+
+
+def _next_data(fd: int, position: int, stop: int) -> int:
+    """Where the next allocated part at or after ``position`` begins, ``stop`` if there is none."""
+    if position >= stop:
+        return stop
+    try:
+        return min(os.lseek(fd, position, os.SEEK_DATA), stop)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return stop
+        return position  # the file system cannot tell holes: look at everything
+
+
+def zero_range(ops: FileOps, fd: int, start: int, stop: int) -> bool:
+    """Make bytes ``start`` to ``stop`` zero; whether any of them was not.
+
+    Bytes that are zero already are not written, so nothing is allocated: this works on a full
+    disk.
+    """
+    changed = False
+    for position, end in data_ranges(fd, start, stop):
+        data = os.pread(fd, end - position, position)
+        if data.count(0) != len(data):
+            write_fully(ops, fd, bytes(len(data)), position)
+            changed = True
+    return changed
+
+
+class Segment:
+    """One file of the commit log, opened when it is first used.
+
+    ``base`` is the offset of its first byte. ``write``, ``sync`` and ``view`` raise OSError.
+    """
+
+    def __init__(self, ops: FileOps, directory: Path, base: int, size: int) -> None:
+        self.base: Final = base
+        self.end: Final = base + size
+        self.path: Final = directory / segment_name(base)
+        self._ops = ops
+        self._fd = -1
+        self._map: mmap.mmap | None = None
+        self._view: memoryview | None = None
+
+    @classmethod
+    def create(cls, ops: FileOps, directory: Path, base: int, size: int) -> Segment:
+        """Make the file; after an error there is none."""
+        segment = cls(ops, directory, base, size)
+        segment._fd = create_file(ops, segment.path, size)
+        try:
+            ops.fsync_directory(directory)
+        except OSError:
+            segment.delete()
+            raise
+        return segment
+
+    @property
+    def fd(self) -> int:
+        """The descriptor, open for reading and writing."""
+        if self._fd < 0:
+            self._fd = self._ops.open(self.path, os.O_RDWR)
+        return self._fd
+
+    @property
+    def view(self) -> memoryview:
+        """The whole file, read-only; what is written appears in it."""
+        if self._view is None:
+            self._map = mmap.mmap(self.fd, self.end - self.base, prot=mmap.PROT_READ)
+            self._view = memoryview(self._map)
+        return self._view
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write ``data`` at ``offset`` of the log; after an error a part of it may be there."""
+        write_fully(self._ops, self.fd, data, offset - self.base)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk."""
+        self._ops.fdatasync(self.fd)
+
+    def zero(self, start: int, stop: int) -> bool:
+        """Make the bytes from ``start`` to ``stop`` of the log zero; whether any was not."""
+        return zero_range(self._ops, self.fd, start - self.base, stop - self.base)
+
+    def find_bytes(self, pattern: bytes, start: int) -> Iterator[int]:
+        """The offsets at and after ``start`` where ``pattern`` stands."""
+        view = self.view
+        for piece, piece_end in data_ranges(self.fd, start - self.base, self.end - self.base):
+            data = bytes(view[piece : piece_end + len(pattern) - 1])
+            found = data.find(pattern)
+            while found >= 0:
+                yield self.base + piece + found
+                found = data.find(pattern, found + 1)
+
+    def close(self) -> None:
+        """Give the file back. A slice still held by someone keeps its mapping alive."""
+        view, mapped, fd = self._view, self._map, self._fd
+        self._view, self._map, self._fd = None, None, -1
+        if fd >= 0:
+            os.close(fd)
+        if view is not None and mapped is not None:
+            view.release()
+            try:
+                mapped.close()
+            except BufferError:
+                logger.debug("%s stays mapped until the last message from it is dropped", self.path)
+
+    def delete(self) -> None:
+        """Close and remove the file."""
+        self.close()
+        self._ops.unlink(self.path)

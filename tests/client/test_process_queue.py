@@ -1,0 +1,226 @@
+"""ProcessQueue against a plain model of Java's, and the rules of protocol.md one by one."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from orbitmq.client.process_queue import LOCK_EXPIRES_MS, PULL_EXPIRES_MS, ProcessQueue
+from tests.client.records import message, messages, offsets
+
+NOW = 1_000_000
+
+
+class Concurrent(RuleBasedStateMachine):
+    """Messages put in order and removed in any order, against a sorted map, as Java's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = ProcessQueue(NOW)
+        self.held: dict[int, int] = {}
+        self.largest = -1
+        self.next = 0
+
+    @rule(gaps=st.lists(st.integers(1, 4), max_size=8), body=st.binary(max_size=20))
+    def put_the_next_messages(self, gaps: list[int], body: bytes) -> None:
+        views = []
+        for gap in gaps:
+            self.next += gap
+            views.append(message(self.next, body))
+            self.held[self.next] = views[-1].store_size
+        self.largest = max(self.next, self.largest) if gaps else self.largest
+        self.queue.put(views)
+
+    @rule(some=st.lists(st.integers(0, 60), max_size=5))
+    def put_any_messages(self, some: list[int]) -> None:
+        views = [message(offset) for offset in some]
+        if not self.held and some:
+            self.largest = -1
+        for view in views:
+            if view.queue_offset not in self.held:
+                self.held[view.queue_offset] = view.store_size
+                self.largest = max(self.largest, view.queue_offset)
+        self.next = max(self.next, self.largest)
+        self.queue.put(views)
+
+    @rule(data=st.data())
+    def remove_some(self, data: st.DataObject) -> None:
+        known = [*sorted(self.held), self.next + 7]
+        chosen = data.draw(st.lists(st.sampled_from(known), unique=True))
+        was_empty = not self.held
+        committed = self.queue.remove(map(message, chosen), NOW + 5)
+        for offset in chosen:
+            self.held.pop(offset, None)
+        expected = -1 if was_empty else min(self.held, default=self.largest + 1)
+        assert committed == expected
+
+    @rule()
+    def clear(self) -> None:
+        self.queue.clear()
+        self.held.clear()
+        self.largest = -1
+
+    @invariant()
+    def it_holds_what_the_model_holds(self) -> None:
+        assert self.queue.count == len(self.held)
+        assert self.queue.size == sum(self.held.values())
+        assert self.queue.first_offset() == min(self.held, default=None)
+        span = max(self.held) - min(self.held) if self.held else 0
+        assert self.queue.max_span == span
+        first = self.queue.first_message()
+        assert (first and first.queue_offset) == min(self.held, default=None)
+
+
+class Orderly(RuleBasedStateMachine):
+    """Messages taken in order, committed or put back, against two sorted maps, as Java's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = ProcessQueue(NOW)
+        self.waiting: list[int] = []
+        self.consuming: list[int] = []
+        self.next = 0
+        self.somebody = False
+
+    @rule(count=st.integers(0, 5))
+    def put(self, count: int) -> None:
+        new = list(range(self.next, self.next + count))
+        self.next += count
+        self.waiting += new
+        needed = bool(self.waiting) and not self.somebody
+        assert self.queue.put(messages(new)) is needed
+        self.somebody = self.somebody or needed
+
+    @rule(count=st.integers(1, 4))
+    def take(self, count: int) -> None:
+        taken = offsets(self.queue.take(count, NOW))
+        assert taken == self.waiting[:count]
+        self.waiting = self.waiting[count:]
+        self.consuming = sorted(self.consuming + taken)
+        self.somebody = self.somebody and bool(taken)
+
+    @rule()
+    def commit(self) -> None:
+        assert self.queue.commit() == (self.consuming[-1] + 1 if self.consuming else -1)
+        self.consuming = []
+
+    @rule()
+    def rollback(self) -> None:
+        self.queue.rollback()
+        self.waiting = sorted(self.waiting + self.consuming)
+        self.consuming = []
+
+    @rule(data=st.data())
+    def consume_again(self, data: st.DataObject) -> None:
+        some = data.draw(st.sets(st.sampled_from(self.consuming or [0])))
+        self.queue.consume_again(map(message, some))
+        back = some & set(self.consuming)
+        self.waiting = sorted([*self.waiting, *back])
+        self.consuming = sorted(set(self.consuming) - back)
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        assert self.queue.count == len(self.waiting) + len(self.consuming)
+        assert self.queue.first_offset() == (self.waiting[0] if self.waiting else None)
+        info = self.queue.info()
+        assert info.consuming_count == len(self.consuming)
+        assert info.cached_count == len(self.waiting)
+        assert info.cached_max_offset == (self.waiting[-1] if self.waiting else None)
+        if not self.queue.count:
+            assert self.queue.size == 0
+
+
+TestConcurrent = Concurrent.TestCase
+TestOrderly = Orderly.TestCase
+
+
+def test_removing_from_an_empty_queue_commits_nothing() -> None:
+    queue = ProcessQueue(NOW)
+    assert queue.remove([message(3)], NOW) == -1
+    queue.put(messages([3]))
+    assert queue.remove([message(3)], NOW) == 4
+    assert queue.remove([message(3)], NOW) == -1
+
+
+def test_a_gap_in_what_is_done_holds_the_commit_back() -> None:
+    queue = ProcessQueue(NOW)
+    queue.put(messages(range(10, 15)))
+    assert queue.remove(messages([12, 13, 14]), NOW) == 10
+    assert queue.remove(messages([10]), NOW) == 11
+    assert queue.remove(messages([11]), NOW) == 15
+
+
+def test_a_message_pulled_twice_is_held_once() -> None:
+    queue = ProcessQueue(NOW)
+    queue.put(messages([1, 2, 3]))
+    queue.put(messages([2, 3, 4]))
+    assert (queue.count, queue.max_span) == (4, 3)
+    assert queue.remove(messages([1, 2, 3, 4]), NOW) == 5
+
+
+def test_what_is_consumed_in_order_is_not_put_again() -> None:
+    queue = ProcessQueue(NOW)
+    queue.put(messages([1, 2]))
+    queue.take(1, NOW)
+    queue.put(messages([1, 2, 3]))
+    assert queue.count == 3
+    assert offsets(queue.take(9, NOW)) == [2, 3]
+
+
+@given(st.permutations(range(12)))
+def test_however_consumers_finish_the_commit_never_passes_an_unfinished_message(
+    finishing: list[int],
+) -> None:
+    queue = ProcessQueue(NOW)
+    queue.put(messages(range(12)))
+    unfinished = set(range(12))
+    for offset in finishing:
+        unfinished.discard(offset)
+        assert queue.remove(messages([offset]), NOW) == min(unfinished, default=12)
+
+
+def test_locks_expire_after_30_seconds() -> None:
+    queue = ProcessQueue(NOW)
+    assert not queue.holds_lock(NOW)
+    queue.lock_granted(NOW)
+    assert queue.holds_lock(NOW + LOCK_EXPIRES_MS)
+    assert not queue.holds_lock(NOW + LOCK_EXPIRES_MS + 1)
+    queue.lock_granted(NOW + 20_000)
+    assert queue.holds_lock(NOW + 50_000)
+    queue.locked = False
+    assert not queue.holds_lock(NOW + 50_000)
+
+
+def test_a_queue_not_pulled_for_two_minutes_is_expired() -> None:
+    queue = ProcessQueue(NOW)
+    assert not queue.pull_expired(NOW + PULL_EXPIRES_MS)
+    assert queue.pull_expired(NOW + PULL_EXPIRES_MS + 1)
+    queue.last_pull_ms = NOW + 1
+    assert not queue.pull_expired(NOW + PULL_EXPIRES_MS + 1)
+
+
+def test_the_info_shows_what_is_cached_and_what_is_consumed() -> None:
+    queue = ProcessQueue(NOW)
+    queue.put(messages(range(5, 9)))
+    queue.take(2, NOW + 1)
+    queue.lock_granted(NOW + 2)
+    info = queue.info()
+    assert info[:7] == (7, 8, 2, queue.size, 5, 6, 2)
+    assert (info.locked, info.dropped, info.last_consume_ms) == (True, False, NOW + 1)
+    queue.drop()
+    assert queue.info().dropped
+    assert queue.leaving
+
+
+def test_a_leaving_queue_lets_those_at_work_end_and_nobody_begin() -> None:
+    queue = ProcessQueue(NOW)
+    assert queue.begin()
+    assert queue.begin()
+    assert not queue.end()
+    assert queue.begin()
+    queue.leaving = True
+    assert not queue.begin()
+    assert not queue.end()
+    assert queue.end()
+    assert queue.running == 0

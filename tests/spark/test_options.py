@@ -1,0 +1,102 @@
+"""Options are read as given, and refused by name, value and what may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitmq.errors import ConfigError
+from orbitmq.spark.offsets import Queue
+from orbitmq.spark.options import ReadOptions, WriteOptions, read_options, write_options
+
+LEAST = {"nameserver": "127.0.0.1:9876", "topic": "flights"}
+
+
+def read(*, streaming: bool | None = False, **options: str) -> ReadOptions:
+    return read_options(LEAST | options, streaming=streaming)
+
+
+def test_defaults() -> None:
+    batch = read()
+    assert batch.name_servers == ("127.0.0.1:9876",)
+    assert (batch.starting_offsets, batch.ending_offsets) == ("earliest", "latest")
+    assert batch.tags is None
+    assert batch.reading_group == "TOOLS_CONSUMER"
+    assert batch.fail_on_data_loss
+    assert batch.max_tasks >= 1
+    assert read(streaming=True).starting_offsets == "latest"
+    assert write_options(LEAST) == WriteOptions(name_servers=batch.name_servers, topic="flights")
+
+
+def test_every_option_is_read() -> None:
+    options = read_options(
+        {
+            "nameServer": "ns1:9876; [::1]:9877",
+            "topic": "flights",
+            "tags": "UA || AA",
+            "group": "readers",
+            "startingOffsets": '{"broker-a": {"0": 3}}',
+            "maxOffsetsPerTrigger": "500",
+            "failOnDataLoss": "FALSE",
+            "maxTasks": "3",
+            "idleWaitMs": "0",
+            "checkpointLocation": "/somewhere",
+        },
+        streaming=True,
+    )
+    assert options == ReadOptions(
+        name_servers=("ns1:9876", "[::1]:9877"),
+        topic="flights",
+        tags=frozenset({"UA", "AA"}),
+        expression="UA || AA",
+        group="readers",
+        starting_offsets={Queue("broker-a", 0): 3},
+        max_offsets_per_trigger=500,
+        fail_on_data_loss=False,
+        max_tasks=3,
+        idle_wait_ms=0,
+    )
+    assert options.reading_group == "readers"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("nameServer", "localhost", "'localhost' is not host:port"),
+        ("nameServer", "a:1;b:70000", "'b:70000' is not host:port"),
+        ("nameServer", " ", "is not host:port"),
+        ("topic", "no spaces", "illegal character"),
+        ("tags", "||", "tags as in"),
+        ("group", "a b", "illegal character"),
+        ("startingOffsets", "begin", "earliest, latest, or JSON"),
+        ("maxTasks", "0", "a whole number, 1 or more"),
+        ("maxTasks", "two", "a whole number, 1 or more"),
+        ("failOnDataLoss", "no", "true or false"),
+    ],
+)
+def test_a_bad_value_is_refused(name: str, value: str, allowed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(**{name.lower(): value})
+    assert (caught.value.name, caught.value.value) == (name, value)
+    assert allowed in caught.value.allowed
+
+
+@pytest.mark.parametrize("name", ["nameServer", "topic"])
+def test_what_must_be_given(name: str) -> None:
+    options = {key: value for key, value in LEAST.items() if key != name.lower()}
+    with pytest.raises(ConfigError, match=rf'{name}=None .*\.option\("{name}"'):
+        read_options(options, streaming=False)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_known() -> None:
+    with pytest.raises(ConfigError, match="startingofset='x'.*did you mean startingOffsets?"):
+        read(startingofset="x")
+    with pytest.raises(ConfigError, match="writing has nameServer, topic, group"):
+        write_options(LEAST | {"tags": "UA"})
+
+
+def test_options_of_the_other_kind_of_read_are_refused() -> None:
+    with pytest.raises(ConfigError, match="endingOffsets.*a stream has no end"):
+        read(streaming=True, endingoffsets="latest")
+    with pytest.raises(ConfigError, match="maxOffsetsPerTrigger.*a batch reads all"):
+        read(maxoffsetspertrigger="5")
+    assert read(streaming=None, endingoffsets="latest", maxoffsetspertrigger="5")

@@ -1,0 +1,258 @@
+"""Every message is acknowledged; a key's messages keep their order; what fails is sent again."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from orbitmq import codes
+from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.codes import RequestCode
+from orbitmq.errors import (
+    ConnectError,
+    InvalidMessageError,
+    MessageIllegalError,
+    NetworkError,
+    SystemBusyError,
+)
+from orbitmq.net.connection import Connection
+from orbitmq.spark import sending
+from orbitmq.spark.options import WriteOptions
+from orbitmq.spark.planning import QueueRange
+from orbitmq.spark.pulling import RangeReader
+from orbitmq.spark.sending import Outgoing, Sender
+from orbitmq.spark.topic import TopicClient
+from orbitmq.spark.writer import messages_of, send_batches
+from orbitmq.wire.command import RemotingCommand
+from orbitmq.wire.headers import SendMessageRequestHeaderV2
+from orbitmq.wire.ids import java_hash
+from orbitmq.wire.message_view import MessageView, iter_records
+from orbitmq.wire.record import decode_batch
+from tests.spark.fake_cluster import answer, cluster
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending.time, "sleep", lambda _: None)
+
+
+def stored(name_server: str, topic: str) -> dict[int, list[MessageView]]:
+    """All messages of a topic, by queue."""
+    client = TopicClient((name_server,), topic)
+    client.refresh()
+    ranges = [
+        QueueRange(queue.broker_name, client.address(queue), queue.queue_id, *bound)
+        for queue, bound in client.bounds(all_brokers=True).items()
+    ]
+    found: dict[int, list[MessageView]] = defaultdict(list)
+    reader = RangeReader(topic, "TOOLS_CONSUMER", "*", fail_on_data_loss=True)
+    for _, data in reader.read(item for item in ranges if item.rows):
+        for view in iter_records(data):
+            found[view.queue_id].append(view)
+    return found
+
+
+def send(name_server: str, topic: str, messages: list[Outgoing]) -> None:
+    sender = Sender((name_server,), "tests")
+    for message in messages:
+        sender.add(topic, message)
+    sender.finish()
+    sender.close()
+
+
+def test_messages_reach_a_topic_that_is_made_for_them(broker: EmbeddedBroker) -> None:
+    count = 3 * sending.BATCH_MESSAGES + 7
+    send(broker.name_server, "many", [Outgoing(b"%d" % n, b"") for n in range(count)])
+    found = stored(broker.name_server, "many")
+    assert len(found) == sending.NEW_TOPIC_QUEUES
+    bodies = Counter(int(view.body) for views in found.values() for view in views)
+    assert bodies == Counter(range(count))
+
+
+def test_a_sharding_key_has_one_queue_and_keeps_its_order(broker: EmbeddedBroker) -> None:
+    messages = [
+        Outgoing(b"%d" % n, b"", None if n % 5 == 0 else f"key{n % 40}") for n in range(6000)
+    ]
+    send(broker.name_server, "ordered", messages)
+    last: dict[str, tuple[int, int]] = {}
+    for queue_id, views in stored(broker.name_server, "ordered").items():
+        for view in views:
+            number = int(view.body)
+            if number % 5:
+                key = f"key{number % 40}"
+                assert queue_id == abs(java_hash(key)) % 4
+                assert number > last.get(key, (0, 0))[0]
+                last[key] = number, queue_id
+    assert len(last) == 32
+
+
+def test_a_message_that_may_not_travel_in_a_batch_goes_alone() -> None:
+    requests: list[tuple[int, int]] = []
+
+    def take(command: RemotingCommand, connection: Connection) -> None:
+        count = 1
+        if command.code == RequestCode.SEND_BATCH_MESSAGE:
+            count = len(decode_batch(command.body))
+        requests.append((command.code, count))
+        answer(command, connection)
+
+    with cluster(take, queues=1) as address:
+        messages = [Outgoing(b"a", b"", None, batchable=n not in (2, 3)) for n in range(6)]
+        send(address, "T", messages)
+    batch, single = RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2
+    assert requests == [(batch, 2), (single, 1), (single, 1), (batch, 2)]
+
+
+def test_one_batch_of_a_queue_is_under_way_at_a_time() -> None:
+    under_way: Counter[int] = Counter()
+    held: list[tuple[RemotingCommand, Connection]] = []
+    most = 0
+
+    def take(command: RemotingCommand, connection: Connection) -> None:
+        nonlocal most
+        queue_id = command.header(SendMessageRequestHeaderV2).queue_id
+        under_way[queue_id] += 1
+        assert under_way[queue_id] == 1
+        held.append((command, connection))
+        most = max(most, len(held))
+        if len(held) == 2 or len(done) > 4:
+            while held:
+                waiting, to = held.pop()
+                under_way[waiting.header(SendMessageRequestHeaderV2).queue_id] -= 1
+                done.append(waiting)
+                answer(waiting, to)
+
+    done: list[RemotingCommand] = []
+    with cluster(take, queues=2) as address:
+        send(address, "T", [Outgoing(b"a", b"")] * (6 * sending.BATCH_MESSAGES))
+    assert most == 2
+    assert len(done) == 6
+
+
+def test_what_a_broker_cannot_take_now_is_sent_again_to_another() -> None:
+    seen: list[str | None] = []
+
+    def take(command: RemotingCommand, connection: Connection) -> None:
+        seen.append(command.header(SendMessageRequestHeaderV2).bname)
+        answer(command, connection, codes.SYSTEM_BUSY if len(seen) == 1 else codes.SUCCESS)
+
+    with cluster(take, brokers=2) as address:
+        send(address, "T", [Outgoing(b"a", b"")])
+    assert len(set(seen)) == len(seen) == 2
+
+
+def test_a_keyed_message_is_sent_again_to_its_own_queue() -> None:
+    seen: list[tuple[str | None, int]] = []
+
+    def take(command: RemotingCommand, connection: Connection) -> None:
+        header = command.header(SendMessageRequestHeaderV2)
+        seen.append((header.bname, header.queue_id))
+        if len(seen) == 1:
+            connection.close()
+        elif len(seen) == 2:
+            answer(command, connection, codes.SERVICE_NOT_AVAILABLE)
+        else:
+            answer(command, connection, codes.FLUSH_DISK_TIMEOUT)
+
+    with cluster(take, brokers=2) as address:
+        send(address, "T", [Outgoing(b"a", b"", "key")])
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "attempts"),
+    [
+        (codes.MESSAGE_ILLEGAL, MessageIllegalError, 1),
+        (codes.SYSTEM_BUSY, SystemBusyError, sending.ATTEMPTS),
+    ],
+)
+def test_what_keeps_failing_is_raised(code: int, error: type[Exception], attempts: int) -> None:
+    seen = []
+
+    def refuse(command: RemotingCommand, connection: Connection) -> None:
+        seen.append(command)
+        answer(command, connection, code)
+
+    with cluster(refuse) as address, pytest.raises(error):
+        send(address, "T", [Outgoing(b"a", b"")])
+    assert len(seen) == attempts
+
+
+def test_a_broker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "SEND_TIMEOUT_SECONDS", 0.02)
+    with cluster(lambda *_: None) as address, pytest.raises(NetworkError, match="did not answer"):
+        send(address, "T", [Outgoing(b"a", b"", "key")])
+
+
+def test_name_servers_that_do_not_answer_are_all_named() -> None:
+    with cluster(lambda *_: None) as one, cluster(lambda *_: None) as other:
+        pass
+    with pytest.raises(ConnectError, match=f"to {one}: .*to {other}: "):
+        Sender((one, other), "tests").add("T", Outgoing(b"a", b""))
+
+
+def test_too_large_a_body_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(InvalidMessageError, match="4194305 bytes for topic 'T'"):
+        send("unused:1", "T", [Outgoing(bytes(sending.MAX_BODY_BYTES + 1), b"")])
+
+
+def batch(**columns: Any) -> Any:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_rows_become_messages(broker: EmbeddedBroker) -> None:
+    properties = pa.array(
+        [[("colour", "red"), ("TAGS", "X")], None], pa.map_(pa.string(), pa.string())
+    )
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(["héllo", "b"]), pa.array(["rows", None]), pa.array(["UA", None]),
+         pa.array(["k1 k2", ""]), pa.array(["s", None]), properties],
+        ["Body", "topic", "tags", "keys", "shardingKey", "properties"],
+    )  # fmt: skip
+    options = WriteOptions(name_servers=(broker.name_server,), topic="rest")
+    assert send_batches(iter([rows]), options).count == 2
+    (view,) = [view for views in stored(broker.name_server, "rows").values() for view in views]
+    assert view.body.decode() == "héllo"
+    assert (view.tags, view.keys, view.sharding_key) == ("UA", "k1 k2", "s")
+    assert view.property("colour") == "red"
+    assert len(view.message_id) == 32
+    (other,) = [view for views in stored(broker.name_server, "rest").values() for view in views]
+    assert other.body == b"b"
+    assert not {"TAGS", "KEYS", "__SHARDINGKEY"} & other.properties.keys()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (batch(body=[b"a", None]), "null or empty body"),
+        (batch(body=[b""]), "null or empty body"),
+        (batch(body=[b"a"], topic=pa.array([None], pa.string())), "no topic"),
+        (batch(body=[b"a"], tags=["a\x02b"]), "separator"),
+    ],
+)
+def test_a_row_that_is_no_message_is_refused(rows: Any, message: str) -> None:
+    default = None if "topic" in rows.schema.names else "T"
+    with pytest.raises(InvalidMessageError, match=message):
+        list(messages_of(rows, default))
+
+
+def test_half_a_transaction_is_refused_and_a_delayed_message_goes_alone() -> None:
+    def one(name: str) -> Any:
+        properties = pa.array([[(name, "3")]], pa.map_(pa.string(), pa.string()))
+        return pa.RecordBatch.from_arrays([pa.array([b"a"]), properties], ["body", "properties"])
+
+    with pytest.raises(InvalidMessageError, match="half a transaction"):
+        list(messages_of(one("TRAN_MSG"), "T"))
+    ((_, delayed),) = messages_of(one("DELAY"), "T")
+    assert not delayed.batchable

@@ -1,0 +1,200 @@
+"""Flushing: group commit, what a failed one means, and the mark recovery begins at."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+import pytest
+
+from orbitmq.errors import StoreError
+from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.config import FlushMode, StoreConfig
+from orbitmq.store.file_ops import FILE_OPS, FileOps
+from orbitmq.store.message_store import MessageStore
+from tests.store.support import TOPIC, QuickOps, bodies, opened, put, small
+
+LONG_SECONDS: Final = 30
+
+
+class SlowDisk(FileOps):
+    """Counts fdatasyncs, and lets each one go on only when told so."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.has_begun = Event()
+        self.may_end = Event()
+
+    def fdatasync(self, fd: int) -> None:
+        self.begun += 1
+        self.has_begun.set()
+        assert self.may_end.wait(LONG_SECONDS)
+        super().fdatasync(fd)
+
+
+class Answers:
+    """Callbacks for request_flush, and what they were told."""
+
+    def __init__(self) -> None:
+        self.errors: list[StoreError | None] = []
+        self._told = Event()
+
+    def tell(self, error: StoreError | None) -> None:
+        self.errors.append(error)
+        self._told.set()
+
+    def wait(self, count: int) -> list[StoreError | None]:
+        while len(self.errors) < count:
+            assert self._told.wait(LONG_SECONDS)
+            self._told.clear()
+        return self.errors
+
+
+def test_one_flush_answers_all_who_wait(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    first, others = Answers(), Answers()
+    with opened(tmp_path, small(mapped_file_size=1 << 16), ops=disk) as store:
+        put(store, b"first")
+        store.request_flush(first.tell)
+        assert disk.has_begun.wait(LONG_SECONDS)
+        for n in range(50):
+            put(store, b"%d" % n)
+            store.request_flush(others.tell)
+        assert first.errors == []
+        disk.may_end.set()
+        assert first.wait(1) == [None]
+        assert others.wait(50) == [None] * 50
+        assert disk.begun == 2
+        assert store.flushed_physical_offset == store.max_physical_offset
+
+
+def test_a_request_with_nothing_to_flush_is_answered(tmp_path: Path) -> None:
+    answers = Answers()
+    with opened(tmp_path) as store:
+        store.request_flush(answers.tell)
+        assert answers.wait(1) == [None]
+
+
+def test_the_background_flushes_unasked(tmp_path: Path) -> None:
+    flushed = Event()
+
+    class Telling(QuickOps):
+        def fdatasync(self, fd: int) -> None:
+            flushed.set()
+
+    config = StoreConfig(mapped_file_size=4096, flush_interval_ms=1)
+    with opened(tmp_path, config, ops=Telling()) as store:
+        put(store, b"x")
+        assert flushed.wait(LONG_SECONDS)
+
+
+class FailingOnce(QuickOps):
+    """The next fdatasync fails."""
+
+    def __init__(self) -> None:
+        self.fail = False
+
+    def fdatasync(self, fd: int) -> None:
+        if self.fail:
+            self.fail = False
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_failed_flush_is_final(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The kernel drops the pages it could not write: a later success would prove nothing."""
+    ops = FailingOnce()
+    answers = Answers()
+    store = MessageStore.open(tmp_path, small(), ops=ops)
+    put(store, b"x")
+    ops.fail = True
+    store.request_flush(answers.tell)
+    (failure,) = answers.wait(1)
+    assert isinstance(failure, StoreError)
+    assert "Input/output error" in str(failure)
+    assert "since physical offset 0 may not survive" in str(failure)
+    put(store, b"y")
+    store.request_flush(answers.tell)
+    assert answers.wait(2)[1] is failure
+    assert store.flushed_physical_offset == 0
+    assert bodies(store) == [b"x", b"y"]
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.close()
+    assert caplog.text.count("cannot flush the commit log") == 1
+    assert (tmp_path / "abort").exists()
+    with opened(tmp_path) as again:
+        assert bodies(again) == [b"x", b"y"]
+
+
+def test_a_failing_callback_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: StoreError | None) -> None:
+        raise ValueError("callback")
+
+    answers = Answers()
+    with opened(tmp_path) as store:
+        store.request_flush(fail)
+        store.request_flush(answers.tell)
+        assert answers.wait(1) == [None]
+    assert "a callback of request_flush failed" in caplog.text
+
+
+def test_who_waits_at_the_close_is_answered(tmp_path: Path) -> None:
+    answers = Answers()
+    store = MessageStore.open(tmp_path, small(), ops=QuickOps())
+    put(store, b"x")
+    store.request_flush(answers.tell)
+    store.close()
+    assert answers.errors == [None]
+    store.request_flush(answers.tell)
+    assert isinstance(answers.errors[1], StoreError)
+
+
+def test_queues_and_mark_reach_the_disk_in_the_background(tmp_path: Path) -> None:
+    marked = Event()
+
+    class Telling(QuickOps):
+        def open(self, path: Path, flags: int) -> int:
+            if path.name == "checkpoint":
+                marked.set()
+            return super().open(path, flags)
+
+    config = StoreConfig(
+        mapped_file_size=4096, consume_queue_units=10, queue_flush_interval_ms=1, mark_bytes=1
+    )
+    with opened(tmp_path, config, ops=Telling()) as store:
+        put(store, *[b"x"] * 25)
+        assert marked.wait(LONG_SECONDS)
+        assert len(list((tmp_path / "consumequeue" / TOPIC / "0").iterdir())) == 3
+        assert len(bodies(store)) == 25
+
+
+def test_the_mark_is_written_after_queues_and_log(tmp_path: Path) -> None:
+    steps: list[str] = []
+
+    class Recording(QuickOps):
+        def __init__(self) -> None:
+            self.names: dict[int, str] = {}
+
+        def open(self, path: Path, flags: int) -> int:
+            fd = super().open(path, flags)
+            self.names[fd] = path.parent.parent.name if path.name.isdigit() else path.name
+            return fd
+
+        def fdatasync(self, fd: int) -> None:
+            steps.append(self.names[fd])
+
+    with opened(tmp_path / "store", ops=Recording()) as store:
+        put(store, b"x")
+        store._queue_flusher.flush(renew_mark=True)
+        assert steps == [TOPIC, "store", "checkpoint"]
+        mark = Checkpoint(FILE_OPS, tmp_path / "store" / "checkpoint").mark
+        assert mark is not None
+        assert (mark.position, mark.last_record) == (store.max_physical_offset, 0)
+        assert (mark.queues, mark.offsets) == (1, 1)
+
+
+def test_flush_modes_have_the_names_of_broker_conf() -> None:
+    assert FlushMode("SYNC_FLUSH") is FlushMode.SYNC
+    assert StoreConfig().flush_mode is FlushMode("ASYNC_FLUSH")

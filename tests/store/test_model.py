@@ -1,0 +1,127 @@
+"""The store against a model, through every order of writes, full disks, closes and crashes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from orbitmq.errors import DiskFullError
+from orbitmq.store.message_store import MessageStore
+from orbitmq.store.pull import GetStatus
+from orbitmq.wire.message_view import decode_records
+from tests.store.support import FullDisk, after_crash, draft, log_records, messages, small
+
+CONFIG = small(mapped_file_size=1024, consume_queue_units=4)
+QUEUES = st.sampled_from([("A", 0), ("A", 1), ("%RETRY%g", 0)])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Keeps what was acknowledged in ``stored`` and what waits for write() in ``staged``."""
+
+    @initialize()
+    def start(self) -> None:
+        self.root = Path(tempfile.mkdtemp())
+        self.directory = self.root / "0"
+        self.generation = 0
+        self.number = 0
+        self.disk = FullDisk()
+        self.stored: dict[tuple[str, int], list[bytes]] = {}
+        self.staged: list[tuple[tuple[str, int], bytes]] = []
+        self.store = MessageStore.open(self.directory, CONFIG, ops=self.disk)
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.acknowledge()
+        records, _ = log_records(self.directory, 1024)
+        assert len(records) == sum(map(len, self.stored.values()))
+        shutil.rmtree(self.root)
+
+    @rule(queue=QUEUES, size=st.integers(0, 700))
+    def append(self, queue: tuple[str, int], size: int) -> None:
+        self.number += 1
+        body = b"%d:" % self.number + b"x" * size
+        topic, queue_id = queue
+        place = self.store.append(draft(body, topic, queue_id, tags="T"))
+        waiting = sum(1 for staged_queue, _ in self.staged if staged_queue == queue)
+        assert place.queue_offset == len(self.stored.get(queue, [])) + waiting
+        self.staged.append((queue, body))
+
+    @rule()
+    def write(self) -> None:
+        self.store.write()
+        self.acknowledge()
+
+    def acknowledge(self) -> None:
+        for queue, body in self.staged:
+            self.stored.setdefault(queue, []).append(body)
+        self.staged.clear()
+
+    @rule(room=st.integers(0, 2000))
+    def write_to_a_full_disk(self, room: int) -> None:
+        self.disk.room = room
+        try:
+            self.store.write()
+        except DiskFullError:
+            self.staged.clear()
+        else:
+            self.acknowledge()
+        finally:
+            self.disk.room = None
+
+    @rule(renew_mark=st.booleans())
+    def flush_queues(self, renew_mark: bool) -> None:
+        self.store._queue_flusher.flush(renew_mark=renew_mark)
+
+    @rule()
+    def close_and_open(self) -> None:
+        self.store.close()
+        self.acknowledge()
+        self.store = MessageStore.open(self.directory, CONFIG, ops=self.disk)
+
+    @rule(lose=st.sampled_from(["nothing", "consumequeue", "checkpoint", "both"]))
+    def crash_and_open(self, lose: str) -> None:
+        self.generation += 1
+        copy = after_crash(self.directory, self.root / str(self.generation))
+        self.store.close()
+        self.staged.clear()
+        if lose in {"consumequeue", "both"}:
+            shutil.rmtree(copy / "consumequeue")
+        if lose in {"checkpoint", "both"}:
+            (copy / "checkpoint").unlink(missing_ok=True)
+        self.directory = copy
+        self.store = MessageStore.open(copy, CONFIG, ops=self.disk)
+
+    @rule(queue=QUEUES, offset=st.integers(0, 30), count=st.integers(1, 5))
+    def pull(self, queue: tuple[str, int], offset: int, count: int) -> None:
+        stored = self.stored.get(queue, [])
+        result = self.store.get_messages(*queue, offset, count, 1 << 20)
+        if offset >= len(stored):
+            assert result.status is not GetStatus.FOUND
+            return
+        in_one_file = 4 - offset % 4
+        expected = stored[offset : offset + min(count, in_one_file)]
+        assert [view.body for view in decode_records(b"".join(result.slices))] == expected
+        assert result.next_begin_offset == offset + len(expected)
+
+    @invariant()
+    def all_is_there(self) -> None:
+        for (topic, queue_id), expected in self.stored.items():
+            found = messages(self.store, topic, queue_id)
+            assert [view.body for view in found] == expected
+
+
+def test_store_against_the_model() -> None:
+    run_state_machine_as_test(
+        StoreMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+    )

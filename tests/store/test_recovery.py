@@ -1,0 +1,362 @@
+"""What is left after a crash, a power cut, lost files or damage, and where recovery begins."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from orbitmq.errors import CorruptStoreError
+from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.consume_queue import UNIT
+from orbitmq.store.file_ops import FILE_OPS
+from orbitmq.store.message_store import MessageStore
+from orbitmq.wire.record import RecordInfo
+from tests.store.support import (
+    TOPIC,
+    QuickOps,
+    after_crash,
+    bodies,
+    draft,
+    log_records,
+    opened,
+    put,
+    queue_units,
+    small,
+)
+
+LOG_FILE = Path("commitlog") / ("0" * 20)
+QUEUE_FILE = Path("consumequeue") / TOPIC / "0" / ("0" * 20)
+SOME = {"KEYS": "order-1", "UNIQ_KEY": "0102030405060708"}
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def crashed(
+    directory: Path,
+    sent: list[bytes],
+    *,
+    properties: dict[str, str] | None = None,
+    flushed: bool = False,
+) -> Path:
+    """What a crash leaves after ``marked``, which is behind the mark, and then ``sent``."""
+    with opened(directory / "live") as store:
+        put(store, b"marked")
+        store._queue_flusher.flush(renew_mark=True)
+        for body in sent:
+            store.append(draft(body, properties=properties))
+        store.write()
+        if flushed:
+            store._queue_flusher.flush(renew_mark=False)
+        return after_crash(directory / "live", directory / "crashed")
+
+
+def untouched(records: list[RecordInfo], before: bytes, now: bytes) -> int:
+    """How many records are in ``now`` as they were ``before``, up to the first that is not."""
+    ends = [info.physical_offset + info.size for info in records]
+    return sum(before[:end] == now[:end] for end in ends)
+
+
+@pytest.mark.parametrize(("properties", "flushed"), [({}, True), (SOME, False)])
+def test_a_record_torn_at_any_byte_is_cut(
+    tmp_path: Path, *, properties: dict[str, str], flushed: bool
+) -> None:
+    sent = [b"one", b""]
+    source = crashed(tmp_path, sent, properties=properties, flushed=flushed)
+    records, end = log_records(source)
+    log = (source / LOG_FILE).read_bytes()
+    for position in range(records[1].physical_offset, end + 1):
+        torn = log[:position] + bytes(4096 - position)
+        count = untouched(records, log, torn)
+        copy = after_crash(source, tmp_path / "torn")
+        (copy / LOG_FILE).write_bytes(torn)
+        with opened(copy) as store:
+            assert bodies(store) == [b"marked", *sent][:count]
+            put(store, b"next")
+            assert bodies(store) == [*[b"marked", *sent][:count], b"next"]
+        assert len(log_records(copy)[0]) == len(queue_units(copy)) == count + 1
+        shutil.rmtree(copy)
+
+
+def test_stale_bytes_after_the_cut_never_come_back(tmp_path: Path) -> None:
+    source = crashed(tmp_path, [b"1", b"2", b"3"])
+    records, _ = log_records(source)
+    overwrite(source / LOG_FILE, records[1].physical_offset, b"\xff" * 20)
+    with opened(source) as store:
+        assert bodies(store) == [b"marked"]
+        put(store, b"A")
+    assert [info.queue_offset for info in log_records(source)[0]] == [0, 1]
+    (source / "checkpoint").unlink()
+    with opened(source) as store:
+        assert bodies(store) == [b"marked", b"A"]
+
+
+def test_files_behind_the_cut_are_deleted(tmp_path: Path) -> None:
+    source = crashed(tmp_path, [bytes([n]) * 900 for n in range(10)])
+    assert len(list((source / "commitlog").iterdir())) == 3
+    overwrite(source / LOG_FILE, log_records(source)[0][2].physical_offset, bytes(8))
+    with opened(source) as store:
+        assert len(bodies(store)) == 2
+        assert [path.name for path in (source / "commitlog").iterdir()] == ["0" * 20]
+
+
+def test_recovery_reads_from_the_mark_only(tmp_path: Path) -> None:
+    source = crashed(tmp_path, [b"after the mark"])
+    overwrite(source / LOG_FILE, 100, b"\xff")  # in the body that stands before the mark
+    with opened(source) as store:
+        assert store.max_offset(TOPIC, 0) == 2
+
+
+def test_a_clean_close_leaves_nothing_to_read(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"x" * 100] * 30)
+        end = store.max_physical_offset
+    mark = Checkpoint(FILE_OPS, tmp_path / "checkpoint").mark
+    assert mark is not None
+    assert mark.position == end
+    assert not (tmp_path / "abort").exists()
+
+
+@pytest.mark.parametrize("lost", ["consumequeue", f"consumequeue/{TOPIC}", "checkpoint", "mark"])
+@pytest.mark.parametrize("clean", [False, True])
+def test_lost_files_are_made_anew(tmp_path: Path, lost: str, *, clean: bool) -> None:
+    sent = [b"%d" % n for n in range(25)]
+    with opened(tmp_path / "live") as store:
+        put(store, *sent)
+        put(store, b"other", topic="Other", queue_id=7)
+        store._queue_flusher.flush(renew_mark=True)
+        crash = after_crash(tmp_path / "live", tmp_path / "crashed")
+    directory = tmp_path / "live" if clean else crash
+    if lost == "mark":
+        overwrite(directory / "checkpoint", 1024, bytes(100))
+    elif lost == "checkpoint":
+        (directory / lost).unlink()
+    else:
+        shutil.rmtree(directory / lost)
+    with opened(directory) as store:
+        assert bodies(store) == sent
+        assert bodies(store, "Other", 7) == [b"other"]
+        put(store, b"next")
+    assert len(queue_units(directory)) == 26
+
+
+def test_a_log_put_in_anothers_place_is_noticed(tmp_path: Path) -> None:
+    """As when the log is restored from a copy: same length, same number of messages."""
+    for name, queue_id in (("one", 0), ("other", 1)):
+        with opened(tmp_path / name) as store:
+            put(store, *[b"x"] * 5, queue_id=queue_id)
+    shutil.copy(tmp_path / "other" / LOG_FILE, tmp_path / "one" / LOG_FILE)
+    with opened(tmp_path / "one") as store:
+        assert (len(bodies(store)), len(bodies(store, queue_id=1))) == (0, 5)
+
+
+def test_a_record_in_anothers_place_is_none(tmp_path: Path) -> None:
+    source = crashed(tmp_path, [b"next"])
+    (marked, _), end = log_records(source)
+    log = (source / LOG_FILE).read_bytes()
+    overwrite(source / LOG_FILE, end, log[: marked.size])
+    with opened(source) as store:
+        assert bodies(store) == [b"marked", b"next"]
+
+
+@pytest.mark.parametrize("lost", [["consumequeue"], ["consumequeue", "checkpoint"]])
+def test_a_crash_while_queues_are_made_anew_is_survived(tmp_path: Path, lost: list[str]) -> None:
+    with opened(tmp_path / "live") as store:
+        put(store, *[b"x"] * 25)
+    if "checkpoint" in lost:
+        (tmp_path / "live" / "checkpoint").unlink()
+    shutil.rmtree(tmp_path / "live" / "consumequeue")
+    opening = QuickOps()
+    copies: list[Path] = []
+
+    def copy_first(path: Path, flags: int) -> int:
+        copies.append(after_crash(tmp_path / "live", tmp_path / f"crashed-{len(copies)}"))
+        return QuickOps.open(opening, path, flags)
+
+    opening.open = copy_first  # type: ignore[method-assign]
+    with opened(tmp_path / "live", ops=opening) as store:
+        store._queue_flusher.flush(renew_mark=True)
+    assert len(copies) > 3
+    assert Checkpoint(FILE_OPS, copies[-1] / "checkpoint").mark is None
+    for copy in copies:
+        with opened(copy) as store:
+            assert bodies(store) == [b"x"] * 25
+
+
+def test_messages_added_by_apache_are_found_from_the_mark_on(tmp_path: Path) -> None:
+    """Apache adds records and entries, but leaves the mark as it is."""
+    with opened(tmp_path) as store:
+        put(store, b"ours")
+    checkpoint = (tmp_path / "checkpoint").read_bytes()
+    with opened(tmp_path) as store:
+        put(store, *[b"theirs"] * 20)
+    overwrite(tmp_path / "checkpoint", 1024, checkpoint[1024:])
+    overwrite(tmp_path / LOG_FILE, 100, b"\xff")  # would be noticed if all were read
+    with opened(tmp_path) as store:
+        assert store.max_offset(TOPIC, 0) == 21
+
+
+def test_a_directory_closed_by_apache_is_taken_from_its_queues_end(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"x"] * 5)
+    overwrite(tmp_path / "checkpoint", 1024, bytes(100))
+    overwrite(tmp_path / LOG_FILE, 100, b"\xff")
+    with opened(tmp_path) as store:
+        assert store.max_offset(TOPIC, 0) == 5
+
+
+def test_what_apache_keeps_in_the_checkpoint_is_preserved(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_bytes(struct.pack(">5q", 1, 2, 3, 4, 5) + bytes(4056))
+    with opened(tmp_path) as store:
+        put(store, b"x")
+        stored = store.store_timestamp_at(TOPIC, 0, 0)
+    content = (tmp_path / "checkpoint").read_bytes()
+    assert struct.unpack_from(">5q", content) == (stored, stored, 3, 4, 5)
+
+
+def damaged(directory: Path) -> tuple[Path, int]:
+    """A properly closed store of three files, with a hole in the second; where the hole is."""
+    with opened(directory) as store:
+        put(store, *[bytes([n]) * 900 for n in range(10)])
+    place = log_records(directory)[0][5].physical_offset
+    overwrite(directory / "commitlog" / f"{4096:020d}", place - 4096, bytes(50))
+    (directory / "checkpoint").unlink()
+    return directory, place
+
+
+def test_damage_no_crash_explains_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
+    directory, place = damaged(tmp_path / "store")
+    before = {path: path.read_bytes() for path in (directory / "commitlog").iterdir()}
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match=f"no sound message at physical offset {place}"):
+            MessageStore.open(directory, small())
+    assert {path: path.read_bytes() for path in (directory / "commitlog").iterdir()} == before
+
+
+def test_damage_in_a_properly_closed_store_stays_an_error(tmp_path: Path) -> None:
+    """Apache added three files after the mark and closed; then one of them was damaged."""
+    with opened(tmp_path) as store:
+        put(store, b"ours")
+    checkpoint = (tmp_path / "checkpoint").read_bytes()
+    with opened(tmp_path) as store:
+        put(store, *[b"theirs" * 100] * 20)
+    (tmp_path / "checkpoint").write_bytes(checkpoint)
+    place = log_records(tmp_path)[0][3].physical_offset
+    overwrite(tmp_path / LOG_FILE, place, bytes(50))
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match=f"at physical offset {place}"):
+            MessageStore.open(tmp_path, small())
+    (tmp_path / "abort").touch()  # a crash: then it may be what a power cut left
+    with opened(tmp_path) as store:
+        assert len(bodies(store)) == 3
+
+
+def test_damage_is_cut_when_the_user_says_so(tmp_path: Path) -> None:
+    directory, _ = damaged(tmp_path / "store")
+    with opened(directory, small(cut_damaged_log=True)) as store:
+        assert len(bodies(store)) == 5
+        put(store, b"next")
+    with opened(directory) as store:
+        assert bodies(store)[5:] == [b"next"]
+
+
+def test_a_missing_file_in_the_middle_is_an_error(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"x" * 900] * 10)
+    (tmp_path / "commitlog" / f"{4096:020d}").unlink()
+    with pytest.raises(CorruptStoreError, match="00004096 is missing"):
+        MessageStore.open(tmp_path, small())
+
+
+def test_an_empty_last_file_is_what_a_crash_left(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, b"x")
+    (tmp_path / "commitlog" / f"{4096:020d}").touch()
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"x"]
+        put(store, *[b"y" * 900] * 5)
+
+
+def test_preallocated_files_of_apache_are_no_messages(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, b"x")
+    (tmp_path / "commitlog" / f"{4096:020d}").write_bytes(bytes(4096))
+    (tmp_path / "checkpoint").unlink()
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"x"]
+        put(store, *[b"y" * 900] * 5)
+        assert len(bodies(store)) == 6
+
+
+def test_offsets_go_on_when_old_messages_are_gone(tmp_path: Path) -> None:
+    """As after Apache's retention: the first log file is deleted, queues stay or are lost."""
+    with opened(tmp_path) as store:
+        put(store, *[b"%04d" % n + b"x" * 260 for n in range(30)])
+    (tmp_path / LOG_FILE).unlink()
+    low = 30 - len(log_records(tmp_path)[0])
+    for lose in (None, "checkpoint", "consumequeue"):
+        if lose == "checkpoint":
+            (tmp_path / lose).unlink()
+        elif lose is not None:
+            shutil.rmtree(tmp_path / lose)
+        with opened(tmp_path) as store:
+            assert (store.min_offset(TOPIC, 0), store.max_offset(TOPIC, 0)) == (low, 30)
+            assert bodies(store)[0].startswith(b"%04d" % low)
+            assert store.min_physical_offset == 4096
+    assert UNIT.unpack(queue_units(tmp_path)[0]) == (0, 2**31 - 1, 0)
+
+
+def test_a_queue_whose_messages_are_all_gone_keeps_its_offsets(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"x"] * 5, topic="Old")
+        put(store, *[b"x" * 900] * 5)
+    (tmp_path / LOG_FILE).unlink()
+    with opened(tmp_path) as store:
+        assert (store.min_offset("Old", 0), store.max_offset("Old", 0)) == (5, 5)
+        put(store, b"new", topic="Old")
+        assert bodies(store, "Old") == [b"new"]
+
+
+def test_a_gap_in_the_queue_offsets_becomes_filler(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as store:
+        _, _, third, _ = put(store, b"0", b"1", b"2", b"3")
+    overwrite(tmp_path / LOG_FILE, third + 20, struct.pack(">q", 4))  # 2 says it is 4
+    (tmp_path / "checkpoint").unlink()
+    with caplog.at_level(logging.WARNING), opened(tmp_path) as store:
+        units = store.read_units(TOPIC, 0, 0, 10)
+        assert [unit.size == 2**31 - 1 for unit in units] == [False, False, True, True, False]
+        for offset, count, following in ((0, 2, 2), (2, 1, 5)):
+            result = store.get_messages(TOPIC, 0, offset, 10, 10_000)
+            assert (result.count, result.next_begin_offset) == (count, following)
+    assert "has no entries from 2 to 3" in caplog.text
+    assert "offset 3 left out, 5 is next" in caplog.text
+
+
+def test_a_wild_queue_offset_does_not_grow_the_queue(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        _, second, _ = put(store, b"0", b"1", b"2")
+    overwrite(tmp_path / LOG_FILE, second + 20, struct.pack(">q", 1 << 60))
+    (tmp_path / "checkpoint").unlink()
+    with opened(tmp_path) as store:
+        assert store.max_offset(TOPIC, 0) == 3
+        assert [store.get_messages(TOPIC, 0, offset, 10, 999).count for offset in (0, 1)] == [1, 1]
+
+
+def test_entries_of_lost_records_leave_the_queue_files(tmp_path: Path) -> None:
+    """A power cut may keep the queue's pages and lose the log's."""
+    source = crashed(tmp_path, [b"%d" % n for n in range(25)], flushed=True)
+    assert len(queue_units(source)) == 26
+    overwrite(source / LOG_FILE, log_records(source)[0][3].physical_offset, bytes(3000))
+    with opened(source) as store:
+        assert bodies(store) == [b"marked", b"0", b"1"]
+        assert len(list((source / QUEUE_FILE).parent.iterdir())) == 1
+        assert len(queue_units(source)) == 1
