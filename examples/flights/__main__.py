@@ -9,11 +9,13 @@ shows the result. It fails if one message is missing or an aeroplane's flights a
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -23,10 +25,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from examples.flights import data, delays, report
-from examples.flights.consume import Arrivals, CarrierListener, Reader
-from orbitmq import EmbeddedBroker, Message, MessageQueue, Producer
+from examples.flights.consume import Arrivals, CarrierListener, Reader, Seen
+from orbitmq import EmbeddedBroker, Message, MessageQueue, Producer, SendResult, SendStatus
 
 CARRIER = "UA"
+QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 console = Console()
 
 
@@ -58,7 +61,9 @@ def run(flights: pd.DataFrame, output: Path, scratch: Path) -> Path:
         with Stages() as stages:
             readers, listener = exchange(flights, broker.name_server, stages)
             console.print(shares([reader.arrivals for reader in readers]))
-            result = pipeline(flights, broker.name_server, output / "delays", scratch, stages)
+            parquet = output / "delays"
+            shutil.rmtree(parquet, ignore_errors=True)  # of an earlier run
+            result = pipeline(flights, broker.name_server, parquet, scratch, stages)
     check(flights, readers, listener)
     report.check_delays(result, flights)
     table = report.by_carrier_and_hour(result)
@@ -89,8 +94,10 @@ class Stage:
     """One bar: call it with the number of rows done."""
 
     def __init__(self, stages: Stages, description: str, total: int) -> None:
+        self.description = description
         self.done = 0
         self._changed = threading.Condition()
+        self._failure: BaseException | None = None
         self._stages = stages
         self._task = stages.add_task(description, total=total)
 
@@ -101,13 +108,24 @@ class Stage:
             self._changed.notify_all()
         self._stages.advance(self._task, rows)
 
+    def fail(self, error: BaseException) -> None:
+        """Say that no more rows will come, and why."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
     def wait_for(self, rows: int, patience: float = 60.0) -> None:
-        """Wait until so many rows are done; raise DemoError when none comes for ``patience`` s."""
+        """Wait until so many rows are done; DemoError when none comes for ``patience`` seconds."""
         with self._changed:
             while self.done < rows:
-                before = self.done
-                if not self._changed.wait_for(lambda: self.done != before, patience):  # noqa: B023
-                    raise report.DemoError(f"stuck at {self.done:,} of {rows:,} rows")
+                moved = self._changed.wait_for(self._has_news(self.done), patience)
+                if self._failure is not None:
+                    raise report.DemoError(f"{self.description}: {self._failure!r}")
+                if not moved:
+                    raise report.DemoError(f"{self.description}: stuck at {self.done:,}")
+
+    def _has_news(self, before: int) -> Callable[[], bool]:
+        return lambda: self.done != before or self._failure is not None
 
 
 def exchange(
@@ -120,7 +138,8 @@ def exchange(
     read = stages.stage("lite pull consumers, one group", total)
     pushed = stages.stage(f"push consumer, tag {CARRIER}", of_carrier)
 
-    readers = [Reader(f"reader-{n}", name_server, read) for n in (1, 2, 3)]
+    seen = Seen()
+    readers = [Reader(f"reader-{n}", name_server, seen, read) for n in (1, 2, 3)]
     listener = CarrierListener(CARRIER, name_server, pushed)
     first, second, third = readers
     with Producer("flight-sender", name_server=name_server) as producer:
@@ -146,14 +165,16 @@ def exchange(
 
 
 def send_flights(producer: Producer, flights: pd.DataFrame, sent: Stage) -> None:
-    """Send without waiting for each answer; every answer is counted, a failure stops the demo."""
+    """Send without waiting for each answer; every answer is counted, a failure ends the demo."""
 
-    def done(future: object) -> None:
-        future.result()  # type: ignore[attr-defined]
-        sent(1)
+    def answered(result: SendResult | None, error: BaseException | None) -> None:
+        if error is not None:
+            sent.fail(error)
+        elif result is not None and result.status is SendStatus.SEND_OK:
+            sent(1)
 
     for message in data.to_messages(flights):
-        producer.send_async(message).add_done_callback(done)
+        producer.send_async(message, answered)
 
 
 def pipeline(
@@ -164,12 +185,13 @@ def pipeline(
 
     to_parquet = stages.stage("Spark stream to Parquet", len(flights) + 1)
     to_topic = stages.stage("Spark stream to a topic", len(flights) + 1)
-    with local_session("flights", master="local[2]") as spark:
+    with local_session("flights", master="local[2]", config=QUIET) as spark:
 
         def run_to_end() -> None:
-            hourly = delays.departure_delays(spark, name_server)
-            delays.follow(delays.write_parquet(hourly, parquet, scratch / "parquet"), to_parquet)
-            delays.follow(delays.send_delays(hourly, name_server, scratch / "topic"), to_topic)
+            for_files = delays.departure_delays(spark, name_server, "delays-to-parquet")
+            delays.follow(delays.write_parquet(for_files, parquet, scratch / "p"), to_parquet)
+            for_topic = delays.departure_delays(spark, name_server, "delays-to-topic")
+            delays.follow(delays.send_delays(for_topic, name_server, scratch / "t"), to_topic)
 
         run_to_end()
         send_end_of_year(name_server)

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from examples.flights.data import TOPIC
 from orbitmq import LitePullConsumer, MessageQueue, MessageView, PushConsumer
 
-Progress = Callable[[int], None]
+
+class Progress(Protocol):
+    """Where a consumer reports to: call it with the number of new rows, or say why it ended."""
+
+    def __call__(self, rows: int) -> None:
+        """So many new rows came."""
+
+    def fail(self, error: BaseException) -> None:
+        """No more will come."""
+
+
+class Seen:
+    """The flights that some consumer has got; a rebalance may bring one twice."""
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+        self._lock = threading.Lock()
+
+    def add(self, numbers: Iterable[int]) -> int:
+        """Note these; returns how many of them are new."""
+        with self._lock:
+            before = len(self._numbers)
+            self._numbers.update(numbers)
+            return len(self._numbers) - before
 
 
 @dataclass
@@ -20,12 +44,14 @@ class Arrivals:
     name: str
     rows: list[tuple[MessageQueue, int, int, str | None]] = field(default_factory=list)
 
-    def add(self, message: MessageView) -> None:
-        """Note one message: its queue, its offset there, the flight's number, the aeroplane."""
-        key = message.keys
-        self.rows.append(
-            (message.message_queue, message.queue_offset, int(key or -1), message.sharding_key)
-        )
+    def add(self, messages: Iterable[MessageView]) -> list[int]:
+        """Note messages: queue, offset there, flight number, aeroplane. Returns the numbers."""
+        rows = [
+            (one.message_queue, one.queue_offset, int(one.keys or -1), one.sharding_key)
+            for one in messages
+        ]
+        self.rows += rows
+        return [row[2] for row in rows]
 
     @property
     def queues(self) -> Counter[MessageQueue]:
@@ -36,12 +62,12 @@ class Arrivals:
 class Reader(threading.Thread):
     """A lite pull consumer of the group, polling in a thread of its own until told to leave."""
 
-    def __init__(self, name: str, name_server: str, on_rows: Progress) -> None:
+    def __init__(self, name: str, name_server: str, seen: Seen, progress: Progress) -> None:
         super().__init__(name=name, daemon=True)
         self.arrivals = Arrivals(name)
-        self.error: BaseException | None = None
         self._name_server = name_server
-        self._on_rows = on_rows
+        self._seen = seen
+        self._progress = progress
         self._leave = threading.Event()
 
     def run(self) -> None:
@@ -56,28 +82,25 @@ class Reader(threading.Thread):
             ) as consumer:
                 consumer.subscribe(TOPIC)
                 while not self._leave.is_set():
-                    messages = consumer.poll(timeout=0.2)
-                    for message in messages:
-                        self.arrivals.add(message)
-                    self._on_rows(len(messages))
-        except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
-            self.error = error
+                    numbers = self.arrivals.add(consumer.poll(timeout=0.2))
+                    self._progress(self._seen.add(numbers))
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
+            self._progress.fail(error)
 
     def leave(self) -> None:
         """Close the consumer, which commits what was polled, and wait for it."""
         self._leave.set()
         self.join()
-        if self.error is not None:
-            raise self.error
 
 
 class CarrierListener:
     """A push consumer that takes the flights of one carrier by tag, in the broker's filter."""
 
-    def __init__(self, carrier: str, name_server: str, on_rows: Progress) -> None:
+    def __init__(self, carrier: str, name_server: str, progress: Progress) -> None:
         self.arrivals = Arrivals(f"push, {carrier}")
         self._lock = threading.Lock()
-        self._on_rows = on_rows
+        self._seen = Seen()
+        self._progress = progress
         self._consumer = PushConsumer(
             f"carrier-{carrier}",
             name_server=name_server,
@@ -89,9 +112,8 @@ class CarrierListener:
 
     def _on_messages(self, messages: list[MessageView]) -> None:
         with self._lock:
-            for message in messages:
-                self.arrivals.add(message)
-        self._on_rows(len(messages))
+            numbers = self.arrivals.add(messages)
+        self._progress(self._seen.add(numbers))
 
     def start(self) -> None:
         """Begin to listen."""

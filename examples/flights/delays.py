@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 ROWS_A_BATCH = 120_000
 
 
-def departure_delays(spark: SparkSession, name_server: str) -> DataFrame:
+def departure_delays(spark: SparkSession, name_server: str, group: str) -> DataFrame:
     """Flights, departures and their delay in minutes, by carrier and scheduled hour (UTC).
 
-    A stream: a window is final, and is emitted, once the watermark has passed it by two days.
+    A stream: a window is final, and is emitted, once the watermark has passed it by two days. The
+    query's progress shows as the consumer group's offsets.
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
@@ -28,7 +29,7 @@ def departure_delays(spark: SparkSession, name_server: str) -> DataFrame:
         spark.readStream.format("rocketmq")
         .option("nameServer", name_server)
         .option("topic", TOPIC)
-        .option("group", "spark-delays")
+        .option("group", group)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", ROWS_A_BATCH)
         .load()

@@ -57,21 +57,26 @@ class Assignment(RuleBasedStateMachine):
         if removed is not None and model is not None:
             assert removed.process_queue.dropped
             assert (removed.position, removed.settled) == (model.position, model.settled)
-            self.assignment.put(removed, messages([99]))  # a pull's answer that came too late
+            self.assignment.put(removed, messages([99]), 100)  # a pull's answer that came too late
         self.batches = [batch for batch in self.batches if batch[0] != queue]
 
-    @rule(queue=a_queue, gaps=st.lists(st.integers(1, 3), min_size=1, max_size=4))
-    def pull(self, queue: MessageQueue, gaps: list[int]) -> None:
+    @rule(
+        queue=a_queue,
+        gaps=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+        unwanted=st.integers(0, 2),
+    )
+    def pull(self, queue: MessageQueue, gaps: list[int], unwanted: int) -> None:
         if queue in self.model:
             model = self.model[queue]
             pulled = []
             for gap in gaps:
                 model.next_pull += gap
                 pulled.append(model.next_pull - 1)
+            model.next_pull += unwanted
             model.waiting += pulled
             self.batches.append((queue, pulled))
             woken, expected = self.woken, min(self.waiting, 1)
-            self.assignment.put(self.assigned(queue), messages(pulled))
+            self.assignment.put(self.assigned(queue), messages(pulled), model.next_pull)
             assert self.woken - woken == expected
             self.waiting -= expected
 
@@ -106,9 +111,8 @@ class Assignment(RuleBasedStateMachine):
 
     def polled(self, queue: MessageQueue, count: int) -> None:
         model = self.model[queue]
-        *_, last = model.waiting[:count]
         model.waiting = model.waiting[count:]
-        model.position = model.waiting[0] if model.waiting else last + 1
+        model.position = model.waiting[0] if model.waiting else model.next_pull
 
     @rule()
     def settle(self) -> None:
@@ -180,7 +184,7 @@ def assignment_with(*pulls: list[int]) -> tuple[LitePullAssignment, AssignedQueu
     assignment = LitePullAssignment()
     assigned = assignment.add(QUEUES[0], ProcessQueue(NOW))
     for pull in pulls:
-        assignment.put(assigned, messages(pull))
+        assignment.put(assigned, messages(pull), pull[-1] + 1)
     return assignment, assigned
 
 
@@ -221,7 +225,7 @@ def test_one_who_was_woken_and_gives_up_wakes_the_next() -> None:
 
     assignment.wait(first)
     assignment.wait(second)
-    assignment.put(assigned, messages([0]))
+    assignment.put(assigned, messages([0]), 1)
     assert calls == ["first"]
     assignment.give_up(first)
     assert calls == ["first", "second"]

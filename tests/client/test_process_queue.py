@@ -224,3 +224,17 @@ def test_a_leaving_queue_lets_those_at_work_end_and_nobody_begin() -> None:
     assert not queue.end()
     assert queue.end()
     assert queue.running == 0
+
+
+def test_messages_not_wanted_after_the_last_are_done_with_it() -> None:
+    queue = ProcessQueue(NOW)
+    queue.put(messages([1, 2]))
+    queue.passed = 9
+    assert queue.remove([message(2)], NOW) == 1
+    assert queue.remove([message(1)], NOW) == 9
+    queue.put(messages([9, 10]))
+    queue.passed = 20
+    queue.take(1, NOW)
+    assert queue.commit() == 10
+    queue.take(1, NOW)
+    assert queue.commit() == 20

@@ -102,7 +102,7 @@ class Instance(ClientInstance):
         self.heartbeats = 0
         self.fetches = 0
         self.spawned: list[asyncio.Task[Any]] = []
-        self.routes.put("orders", cast("TopicRouteData", self.route))
+        self.routes.put("orders", self.route)
 
     def idle(self, address: str) -> Connection | None:
         return None if self.connect_error else cast("Connection", self.brokers[address])

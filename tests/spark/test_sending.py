@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -64,10 +65,10 @@ def stored(name_server: str, topic: str) -> dict[int, list[MessageView]]:
 
 def send(name_server: str, topic: str, messages: list[Outgoing]) -> None:
     sender = Sender((name_server,), "tests")
-    for message in messages:
-        sender.add(topic, message)
-    sender.finish()
-    sender.close()
+    with closing(sender):
+        for message in messages:
+            sender.add(topic, message)
+        sender.finish()
 
 
 def test_messages_reach_a_topic_that_is_made_for_them(broker: EmbeddedBroker) -> None:

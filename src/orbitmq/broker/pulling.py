@@ -20,7 +20,7 @@ from orbitmq.broker.long_poll import HeldPull, LongPollTable
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import READ_WRITE, TopicTable
 from orbitmq.errors import BrokerError, ConfigError
-from orbitmq.filters.tags import TAG, build_subscription, tags_code_filter
+from orbitmq.filters.tags import SUB_ALL, TAG, build_subscription, tags_code_filter
 from orbitmq.message import PullStatus
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.pull import GetResult, GetStatus
@@ -197,6 +197,8 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             check_expression_type(subscription.expression_type)
         else:
             check_expression_type(pull.expression_type)
+            if pull.expression == SUB_ALL:
+                return None
             try:
                 subscription = build_subscription(pull.topic, pull.expression)
             except ConfigError as error:

@@ -68,7 +68,7 @@ class AsyncProducer:
         """
         core = self._core
         deadline = core.deadline(timeout_ms)
-        outgoing = core.prepare(message, queue)
+        outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = core.select(
                 selector, await self._queues(outgoing.topic, deadline), message, arg
@@ -107,7 +107,7 @@ class AsyncProducer:
         """Send without asking for an answer, as :meth:`orbitmq.Producer.send_oneway`."""
         core = self._core
         deadline = core.deadline(None)
-        outgoing = core.prepare(message, queue)
+        outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = core.select(
                 selector, await self._queues(outgoing.topic, deadline), message, arg

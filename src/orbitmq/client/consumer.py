@@ -13,6 +13,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 
@@ -34,11 +35,15 @@ from orbitmq.client.queue_offsets import max_offset, offset_for_timestamp
 from orbitmq.client.rebalance import Rebalance
 from orbitmq.client.state import Lifecycle
 from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, IllegalNameError, NetworkError
 from orbitmq.filters.tags import build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.names import RETRY_PREFIX, check_group, check_topic
+from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from orbitmq.wire.command import RemotingCommand
+from orbitmq.wire.headers import ConsumerGroupRequestHeader
 from orbitmq.wire.message_view import MessageView
 
 log = logging.getLogger("orbitmq.client")
@@ -49,6 +54,7 @@ QueueListener: TypeAlias = Callable[[str, list[MessageQueue], list[MessageQueue]
 _RESERVED_GROUP: Final = "DEFAULT_CONSUMER"
 _HALF_AN_HOUR_MS: Final = 30 * 60 * 1000
 _GIVE_UP_SECONDS: Final = 1.0
+_NOTICE_INTERVAL_SECONDS: Final = 0.1
 
 
 class ConsumerCore(ABC):
@@ -90,7 +96,9 @@ class ConsumerCore(ABC):
         self._given_store = offset_store
         self._queue_listener = queue_listener
         self._begin_ms = config.consume_timestamp_ms or clock.now_ms() - _HALF_AN_HOUR_MS
-        self._introduced = False
+        self._introducing = 0
+        self._notice: asyncio.TimerHandle | None = None
+        self._balanced_at = -_NOTICE_INTERVAL_SECONDS
         self._puller: Puller
         self._rebalance: Rebalance
 
@@ -133,15 +141,39 @@ class ConsumerCore(ABC):
 
     async def make_known(self) -> None:
         """Find the topics' brokers, tell them of this consumer, and balance at once."""
-        for topic in list(self._subscriptions):
-            try:
-                await self.instance.topic_route(topic)
-            except (NetworkError, BrokerError) as error:
-                log.debug("the route of %s is not known yet: %s", topic, error)
-        await self.instance.heartbeat()
-        self._introduced = True
+        self._introducing += 1
+        try:
+            for topic in list(self._subscriptions):
+                try:
+                    await self.instance.topic_route(topic)
+                except (NetworkError, BrokerError) as error:
+                    log.debug("the route of %s is not known yet: %s", topic, error)
+            await self.instance.heartbeat()
+        finally:
+            self._introducing -= 1
+        await self._balance_now()
+
+    async def _balance_now(self) -> None:
         if not await self.rebalance():
             self.instance.rebalance_immediately()
+        self._balanced_at = self.clock.monotonic()
+
+    def group_changed(self) -> None:
+        """A broker says that consumers came or went: balance at once.
+
+        The others do so too, and whoever takes a queue waits only ``handover_delay_ms`` for its
+        offset, less than the rebalance service lets pass between two rebalances. Notices that
+        come in a burst are answered together.
+        """
+        if self._notice is None:
+            passed = self.clock.monotonic() - self._balanced_at
+            delay = max(_NOTICE_INTERVAL_SECONDS - passed, 0)
+            self._notice = asyncio.get_running_loop().call_later(delay, self._answer_notice)
+
+    def _answer_notice(self) -> None:
+        self._notice = None
+        if self.lifecycle.running:
+            self.instance.spawn(self._balance_now())
 
     def _client_id(self) -> str | None:
         """Under broadcasting the same in each run, for the offsets to be found again."""
@@ -164,6 +196,9 @@ class ConsumerCore(ABC):
         else:
             self.offsets = RemoteBrokerOffsetStore(instance, self.group)
         await self.offsets.load()
+        instance.handle(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, partial(_consumer_ids_changed, instance)
+        )
         self._puller = Puller(instance, self.group, self.pull_settings(), self)
         self._rebalance = Rebalance(
             instance,
@@ -220,9 +255,11 @@ class ConsumerCore(ABC):
     async def rebalance(self) -> bool:
         """Balance the queues; False asks for another attempt soon.
 
-        Does nothing before the brokers were told of this consumer: they would know no group.
+        Does nothing while the brokers are just being told of this consumer, or of a topic: they
+        would not know it yet.
         """
-        return not (self._introduced and self.lifecycle.running) or await self._rebalance.run()
+        idle = self._introducing or not self.lifecycle.running
+        return bool(idle) or await self._rebalance.run()
 
     async def persist_offsets(self) -> None:
         """Save the offsets of all queues held."""
@@ -369,3 +406,14 @@ class ConsumerCore(ABC):
                 return await offset_for_timestamp(self.instance, queue, self._begin_ms)
             case _:
                 return 0 if retries else await max_offset(self.instance, queue)
+
+
+def _consumer_ids_changed(
+    instance: ClientInstance, command: RemotingCommand, connection: Connection
+) -> None:
+    """Have the consumer the broker's notice is for balance its queues."""
+    group = command.header(ConsumerGroupRequestHeader).consumer_group
+    log.info("the broker at %s says the consumers of %s changed", connection.peer, group)
+    consumer = instance.consumer(group)
+    if isinstance(consumer, ConsumerCore):
+        consumer.group_changed()

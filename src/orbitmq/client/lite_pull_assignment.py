@@ -105,14 +105,18 @@ class LitePullAssignment:
             self._forget_batches(assigned)
             assigned.position = assigned.settled = offset
 
-    def put(self, assigned: AssignedQueue, messages: list[MessageView]) -> None:
-        """Cache a pull's messages and wake one who waits for them."""
+    def put(self, assigned: AssignedQueue, messages: list[MessageView], next_offset: int) -> None:
+        """Cache a pull's messages and wake one who waits for them.
+
+        ``next_offset`` is where the next pull begins: there is none between them and that.
+        """
         with self._lock:
             process_queue = assigned.process_queue
             with process_queue.lock:
                 if process_queue.leaving:
                     return
                 process_queue.put(messages)
+                process_queue.passed = next_offset
             self._batches.append(_Batch(assigned, messages))
             self._cached += len(messages)
             waiter = self._waiters.popleft() if self._waiters else None
@@ -122,10 +126,14 @@ class LitePullAssignment:
     def advance(self, assigned: AssignedQueue, offset: int) -> None:
         """Nothing before ``offset`` is left to pull: with nothing cached, the position is there.
 
-        So the position of a queue whose messages do not match, or that has none yet, moves too.
+        So the position of a queue whose messages are not wanted, or that has none yet, moves too.
         """
         with self._lock:
-            if assigned.process_queue.count == 0 and offset > assigned.position:
+            process_queue = assigned.process_queue
+            with process_queue.lock:
+                process_queue.passed = offset
+                empty = not process_queue.count
+            if empty and offset > assigned.position:
                 assigned.position = offset
                 self._unsettled.append(assigned)
 

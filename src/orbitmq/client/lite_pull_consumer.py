@@ -344,7 +344,7 @@ class LitePullCore(ConsumerCore):
         assigned = self.assignment.get(task.queue)
         if assigned is not None:
             unwrap_retries(task.queue, messages)
-            self.assignment.put(assigned, messages)
+            self.assignment.put(assigned, messages, task.next_offset)
 
     def nothing_found(self, task: PullTask) -> None:
         """Move the position over what does not match."""

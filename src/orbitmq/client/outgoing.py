@@ -19,7 +19,7 @@ from orbitmq.names import check_topic
 from orbitmq.wire import properties as property_names
 from orbitmq.wire.compress import compress
 from orbitmq.wire.ids import create_unique_id
-from orbitmq.wire.properties import encode_properties
+from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, encode_properties
 from orbitmq.wire.record import encode_batch
 from orbitmq.wire.send_request import json_text
 
@@ -54,7 +54,7 @@ def prepare_message(message: Message, config: ProducerConfig) -> Outgoing:
     return Outgoing(
         topic,
         body,
-        json_text(encode_properties(properties).decode()),
+        json_text(_stored(properties, topic).decode()),
         sys_flag,
         message.flag,
         message_id,
@@ -63,27 +63,34 @@ def prepare_message(message: Message, config: ProducerConfig) -> Outgoing:
     )
 
 
-def prepare_batch(messages: Sequence[Message], config: ProducerConfig) -> Outgoing:
+def prepare_batch(
+    messages: Sequence[Message], config: ProducerConfig, *, placed: bool = False
+) -> Outgoing:
     """Check ``messages`` and make them one batch, which goes to one queue as it is.
 
-    Raises InvalidMessageError for an empty batch, messages of several topics or sharding keys,
-    delayed messages, and a batch over ``max_message_size``.
+    Raises InvalidMessageError for an empty batch, messages of several topics, of several sharding
+    keys unless the caller has ``placed`` the batch, delayed messages, and a batch over
+    ``max_message_size``.
     """
     if not messages:
         raise InvalidMessageError("a batch needs at least one message")
-    topic, sharding_key = messages[0].topic, messages[0].sharding_key
+    first = messages[0]
+    topic, sharding_key = first.topic, first.sharding_key
     _check_sendable(topic)
     if topic.startswith(names.RETRY_PREFIX):
         raise InvalidMessageError(f"a batch cannot be sent to the retry topic {topic!r}")
-    wait = _wait_property(messages[0])
     items, ids = [], []
     for message in messages:
-        _check_batch_member(message, topic, wait)
-        if message.sharding_key != sharding_key:
-            sharding_key = None
+        _check_batch_member(message, first)
+        if message.sharding_key != sharding_key and not placed:
+            raise InvalidMessageError(
+                f"a batch goes to one queue, and the sharding keys {sharding_key!r} and "
+                f"{message.sharding_key!r} may have different ones: make a batch for each, or "
+                "give its queue"
+            )
         properties, message_id = _properties_of(message)
         body = _checked_body(message, config.max_message_size)
-        items.append((message.flag, body, encode_properties(properties)))
+        items.append((message.flag, body, _stored(properties, topic)))
         ids.append(message_id)
     body = encode_batch(items)
     if len(body) > config.max_message_size:
@@ -91,8 +98,17 @@ def prepare_batch(messages: Sequence[Message], config: ProducerConfig) -> Outgoi
             f"the batch of {len(items)} messages takes {len(body)} bytes, over "
             f"max_message_size={config.max_message_size}: send it in smaller batches"
         )
-    own = encode_properties({property_names.UNIQ_KEY: create_unique_id(), _WAIT: wait})
-    return Outgoing(topic, body, json_text(own.decode()), 0, 0, ",".join(ids), sharding_key, True)
+    own = {property_names.UNIQ_KEY: create_unique_id(), _WAIT: _wait_property(first)}
+    return Outgoing(
+        topic,
+        body,
+        json_text(_stored(own, topic).decode()),
+        0,
+        0,
+        ",".join(ids),
+        sharding_key,
+        True,
+    )
 
 
 _WAIT = property_names.WAIT
@@ -116,6 +132,17 @@ def _properties_of(message: Message) -> tuple[dict[str, str], str]:
     return properties, message_id
 
 
+def _stored(properties: dict[str, str], topic: str) -> bytes:
+    """``properties`` in stored form, where their length has 15 bits."""
+    stored = encode_properties(properties)
+    if len(stored) > MAX_PROPERTIES_BYTES:
+        raise InvalidMessageError(
+            f"the properties of a message to {topic!r} take {len(stored)} bytes, over "
+            f"{MAX_PROPERTIES_BYTES}: put them into the body"
+        )
+    return stored
+
+
 def _checked_body(message: Message, limit: int) -> bytes:
     body: object = message.body  # whatever its type should be
     if not isinstance(body, bytes):
@@ -136,17 +163,17 @@ def _checked_body(message: Message, limit: int) -> bytes:
     return body
 
 
-def _check_batch_member(message: Message, topic: str, wait: str) -> None:
-    if message.topic != topic:
+def _check_batch_member(message: Message, first: Message) -> None:
+    if message.topic != first.topic:
         raise InvalidMessageError(
-            f"a batch has one topic: {topic!r} and {message.topic!r} must be sent apart"
+            f"a batch has one topic: {first.topic!r} and {message.topic!r} must be sent apart"
         )
     if message.delay_level > 0:
         raise InvalidMessageError(
             f"delay_level={message.delay_level}: a delayed message cannot be in a batch, send it "
             "by itself"
         )
-    if _wait_property(message) != wait:
+    if _wait_property(message) != _wait_property(first):
         raise InvalidMessageError(f"the messages of a batch must have the same property {_WAIT}")
 
 

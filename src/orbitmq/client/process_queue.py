@@ -54,8 +54,9 @@ class ProcessQueue:
 
     A queue that is ``leaving`` hands out no more messages, but what is being consumed may still
     count; once it is ``dropped``, nothing counts any more, because it may belong to another
-    consumer. ``running`` counts the listeners at work on its messages; ``consuming`` says that
-    somebody already works through the queue in order.
+    consumer. ``passed`` is where the next pull begins: with nothing held, all before is done, be
+    it consumed or not wanted. ``running`` counts the listeners at work on its messages;
+    ``consuming`` says that somebody already works through the queue in order.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class ProcessQueue:
         "leaving",
         "lock",
         "locked",
+        "passed",
         "running",
     )
 
@@ -82,6 +84,7 @@ class ProcessQueue:
         self.locked = False
         self.consuming = False
         self.running = 0
+        self.passed = -1
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
         self.last_lock_ms = now_ms
@@ -154,7 +157,7 @@ class ProcessQueue:
         """Forget consumed messages.
 
         Returns how far consumption may be committed: the first offset still held, else the one
-        after the largest ever held; -1 when there was nothing to remove from.
+        after the largest ever held, or ``passed``; -1 when there was nothing to remove from.
         """
         self.last_consume_ms = now_ms
         held = self._messages
@@ -168,7 +171,7 @@ class ProcessQueue:
                 size += gone.store_size
         self._size -= size
         first = self.first_offset()
-        return self._max_offset + 1 if first is None else first
+        return max(self._max_offset + 1, self.passed) if first is None else first
 
     def begin(self) -> bool:
         """Somebody starts to consume messages of the queue; False when nobody may any more."""
@@ -203,13 +206,16 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """Forget what is being consumed; the offset after the last of it, -1 for nothing."""
+        """Forget what is being consumed; the offset after the last of it, -1 for nothing.
+
+        With nothing held any more that is ``passed``, where it is larger.
+        """
         if not self._consuming:
             return -1
-        offset = max(self._consuming)
+        offset = max(self._consuming) + 1
         self._size -= sum(map(_size_of, self._consuming.values()))
         self._consuming.clear()
-        return offset + 1
+        return offset if self._messages else max(offset, self.passed)
 
     def rollback(self) -> None:
         """Put all that is being consumed back to the front."""
@@ -230,7 +236,7 @@ class ProcessQueue:
         self._consuming.clear()
         self._order.clear()
         self._size = 0
-        self._max_offset = -1
+        self._max_offset = self.passed = -1
 
     # Whose the queue is
 

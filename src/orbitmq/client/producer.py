@@ -125,12 +125,15 @@ class ProducerCore:
         """Seconds until ``deadline``, never negative."""
         return max(0.0, deadline.at - self._instance.clock.monotonic())
 
-    def prepare(self, message: Messages, queue: MessageQueue | None) -> Outgoing:
-        """Check the message or batch, and its queue, and encode it."""
+    def prepare(
+        self, message: Messages, selector: QueueSelector | None, queue: MessageQueue | None
+    ) -> Outgoing:
+        """Check the message or batch, and what is said of its queue, and encode it."""
         if isinstance(message, Message):
             outgoing = prepare_message(message, self.config)
         else:
-            outgoing = prepare_batch(message, self.config)
+            placed = selector is not None or queue is not None
+            outgoing = prepare_batch(message, self.config, placed=placed)
         if queue is not None and queue.topic != outgoing.topic:
             raise InvalidMessageError(
                 f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of its "
@@ -237,7 +240,7 @@ class BlockingSends:
         """Send, and wait for the outcome."""
         core = self._core
         deadline = core.deadline(timeout_ms)
-        outgoing = core.prepare(message, queue)
+        outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
         waiter: Waiter[SendResult] = Waiter()
@@ -258,7 +261,7 @@ class BlockingSends:
         """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are on their way."""
         core = self._core
         deadline = core.deadline(timeout_ms)
-        outgoing = core.prepare(message, queue)
+        outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
         core.post(
@@ -284,7 +287,7 @@ class BlockingSends:
         """
         core = self._core
         deadline = core.deadline(None)
-        outgoing = core.prepare(message, queue)
+        outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
         first = core.known_queues(outgoing.topic) is None

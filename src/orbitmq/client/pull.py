@@ -428,7 +428,8 @@ class PullTask:
         if epoch == self._epoch:
             most = self._puller.settings.error_delay_ms
             delay_ms = min(most, _NEW_SUBSCRIPTION_DELAY_MS << min(self._failures - 1, 10))
-            self._log_failure(error, delay_ms)
+            if self._failures > 1:  # once is usual after a broker, or a subscription, began anew
+                self._log_failure(error, delay_ms)
             self._later(delay_ms)
 
     async def _refresh_route(self) -> None:

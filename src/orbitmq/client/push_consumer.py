@@ -366,12 +366,16 @@ class PushCore(ConsumerCore):
         process_queue = task.process_queue
         with process_queue.lock:
             dispatch = process_queue.put(messages)
+            process_queue.passed = task.next_offset
         self._service.submit(task, messages, dispatch=dispatch)
 
     def nothing_found(self, task: PullTask) -> None:
         """Move the offset over what does not match, with nothing cached (correctTagsOffset)."""
-        if task.process_queue.count == 0:
-            self.offsets.update(task.queue, task.next_offset, increase_only=True)
+        process_queue = task.process_queue
+        with process_queue.lock:
+            process_queue.passed = task.next_offset
+            if process_queue.count == 0:
+                self.offsets.update(task.queue, task.next_offset, increase_only=True)
 
     def offset_illegal(self, task: PullTask) -> bool:
         """Drop the queue, save the offset the broker offers, and take the queue anew."""

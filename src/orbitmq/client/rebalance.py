@@ -136,12 +136,20 @@ class Rebalance:
         self._strategy = strategy
         self._expire = expire
         self._running = asyncio.Lock()
+        self._next_waits = False
         self._known: dict[str, Membership] = {}
         self._looks: Counter[str] = Counter()
 
     async def run(self) -> bool:
-        """Balance all topics (doRebalance); False when it should be tried again soon."""
+        """Balance all topics (doRebalance); False when it should be tried again soon.
+
+        While one run is under way and another waits, a third would find nothing left to do.
+        """
+        if self._next_waits:
+            return True
+        self._next_waits = True
         async with self._running:
+            self._next_waits = False
             balanced = True
             for topic in list(self._owner.subscribed_topics()):
                 try:

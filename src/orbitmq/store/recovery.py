@@ -17,11 +17,12 @@ Where it begins:
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from orbitmq.errors import CorruptStoreError, IllegalNameError
 from orbitmq.store.checkpoint import Checkpoint, Mark
-from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.commit_log import END_BLANK, CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
 from orbitmq.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
@@ -41,6 +42,7 @@ from orbitmq.wire.record import (
 logger = logging.getLogger("orbitmq.store")
 
 _FLUSH_EVERY = 50_000
+_PIECE = 1 << 20
 _BEYOND_ALL = 2**63 - 1
 
 
@@ -119,15 +121,29 @@ def _info_at(log: CommitLog, offset: int) -> RecordInfo | None:
     segment = log.find(offset)
     if segment is None:
         return None
-    return _record_in(segment, offset)
+    return next(_records(segment, offset), None)
 
 
-def _record_in(segment: Segment, offset: int) -> RecordInfo | None:
-    """The sound record at ``offset``, which says of itself that it belongs there."""
-    info = check_record(segment.view, offset - segment.base, segment.end - segment.base)
-    if info is None or info.physical_offset != offset or "\0" in info.topic:
-        return None
-    return info
+def _records(segment: Segment, start: int) -> Iterator[RecordInfo]:
+    """The records from ``start`` on, until the first that is not sound or not at its place.
+
+    Read in pieces, and not through the mapping: touching a hole in it takes memory on tmpfs, and
+    ends the process when there is none.
+    """
+    position, length = start, _PIECE
+    while buffer := segment.read(position, length):
+        place = 0
+        while (info := check_record(buffer, place, len(buffer))) is not None:
+            if info.physical_offset != position + place or "\0" in info.topic:
+                return
+            yield info
+            place += info.size
+        length = _PIECE
+        if place == 0:
+            length = int.from_bytes(buffer[:4], "big")
+            if not len(buffer) < length <= segment.end - position:
+                return
+        position += place
 
 
 class _Scan:
@@ -164,15 +180,13 @@ class _Scan:
         been written in part, and a part that ends within the properties has a good checksum.
         """
         waiting: RecordInfo | None = None
-        while (info := _record_in(segment, self._position)) is not None:
+        for info in _records(segment, self._position):
             if waiting is not None:
                 self._put(waiting)
             waiting = info
             self._position += info.size
-        place = self._position - segment.base
-        ended = place == segment.end - segment.base or is_blank(
-            segment.view, place, segment.end - segment.base
-        )
+        rest = segment.read(self._position, END_BLANK)
+        ended = not rest or is_blank(rest, 0, len(rest))
         if waiting is not None:
             if not ended and waiting.properties.endswith(b"\0"):
                 self._position = waiting.physical_offset
@@ -242,6 +256,6 @@ def _next_record(log: CommitLog, start: int) -> int | None:
             pattern = magic.to_bytes(4, "big")
             for found in segment.find_bytes(pattern, max(start, segment.base)):
                 offset = found - RECORD_HEADER.magic
-                if offset >= start and _record_in(segment, offset) is not None:
+                if offset >= start and next(_records(segment, offset), None) is not None:
                     return offset
     return None

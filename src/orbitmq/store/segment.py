@@ -79,23 +79,19 @@ def data_ranges(fd: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
 
     Pieces of a megabyte at most; holes of a sparse file are left out.
     """
-    position = _next_data(fd, start, stop)
+    position = start
     while position < stop:
-        end = min(position + _CHUNK, stop)
-        yield position, end
-        position = _next_data(fd, end, stop)
-
-
-def _next_data(fd: int, position: int, stop: int) -> int:
-    """Where the next allocated part at or after ``position`` begins, ``stop`` if there is none."""
-    if position >= stop:
-        return stop
-    try:
-        return min(os.lseek(fd, position, os.SEEK_DATA), stop)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return stop
-        return position  # the file system cannot tell holes: look at everything
+        try:
+            position = os.lseek(fd, position, os.SEEK_DATA)
+            hole = os.lseek(fd, position, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            hole = stop  # the file system cannot tell holes: everything may be data
+        end = min(position + _CHUNK, hole, stop)
+        if position < end:
+            yield position, end
+        position = end
 
 
 def zero_range(ops: FileOps, fd: int, start: int, stop: int) -> bool:
@@ -155,6 +151,10 @@ class Segment:
             self._view = memoryview(self._map)
         return self._view
 
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes from ``offset`` of the log, without touching the mapping."""
+        return os.pread(self.fd, min(length, self.end - offset), offset - self.base)
+
     def write(self, offset: int, data: bytes) -> None:
         """Write ``data`` at ``offset`` of the log; after an error a part of it may be there."""
         write_fully(self._ops, self.fd, data, offset - self.base)
@@ -169,9 +169,8 @@ class Segment:
 
     def find_bytes(self, pattern: bytes, start: int) -> Iterator[int]:
         """The offsets at and after ``start`` where ``pattern`` stands."""
-        view = self.view
         for piece, piece_end in data_ranges(self.fd, start - self.base, self.end - self.base):
-            data = bytes(view[piece : piece_end + len(pattern) - 1])
+            data = os.pread(self.fd, piece_end - piece + len(pattern) - 1, piece)
             found = data.find(pattern)
             while found >= 0:
                 yield self.base + piece + found
