@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.store.config import StoreConfig
@@ -59,15 +60,17 @@ class FullDisk(QuickOps):
 
     def __init__(self) -> None:
         self.room: int | None = None
+        self._lock = Lock()
 
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
-        if self.room is None or not any(data):  # zeros over what is allocated need no room
-            return super().pwrite(fd, data, position)
-        if self.room == 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = super().pwrite(fd, memoryview(data)[: self.room], position)
-        self.room -= written
-        return written
+        with self._lock:
+            if self.room is None or not any(data):  # zeros over what is allocated need no room
+                return super().pwrite(fd, data, position)
+            if self.room == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written = super().pwrite(fd, memoryview(data)[: self.room], position)
+            self.room -= written
+            return written
 
 
 def draft(

@@ -15,7 +15,7 @@ from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.store.message_store import MessageStore
-from tests.store.support import TOPIC, QuickOps, bodies, opened, put, small
+from tests.store.support import TOPIC, QuickOps, after_crash, bodies, opened, put, small
 
 LONG_SECONDS: Final = 30
 
@@ -168,6 +168,35 @@ def test_queues_and_mark_reach_the_disk_in_the_background(tmp_path: Path) -> Non
         assert marked.wait(LONG_SECONDS)
         assert len(list((tmp_path / "consumequeue" / TOPIC / "0").iterdir())) == 3
         assert len(bodies(store)) == 25
+
+
+def test_after_a_crash_all_that_was_read_is_flushed(tmp_path: Path) -> None:
+    """The mark may not pass over what a killed process left in the page cache only."""
+    synced: list[str] = []
+
+    class Recording(QuickOps):
+        def open(self, path: Path, flags: int) -> int:
+            fd = super().open(path, flags)
+            self.names[fd] = path.name
+            return fd
+
+        def __init__(self) -> None:
+            self.names: dict[int, str] = {}
+
+        def fdatasync(self, fd: int) -> None:
+            synced.append(self.names[fd])
+
+    with opened(tmp_path / "live") as store:
+        put(store, b"x")
+        store._queue_flusher.flush(renew_mark=True)
+        put(store, *[b"x" * 900] * 10)
+        crash = after_crash(tmp_path / "live", tmp_path / "crash")
+    with opened(crash, ops=Recording()) as store:
+        assert store.flushed_physical_offset < 4096
+        store._queue_flusher.flush(renew_mark=True)
+        assert store.flushed_physical_offset == store.max_physical_offset > 8192
+        logs = [path.name for path in sorted((crash / "commitlog").iterdir())]
+        assert [name for name in synced if name in logs[1:]] == logs[1:]
 
 
 def test_the_mark_is_written_after_queues_and_log(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from orbitmq.errors import CorruptStoreError
 from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
 from orbitmq.store.file_ops import FILE_OPS
 from orbitmq.store.message_store import MessageStore
@@ -21,6 +22,7 @@ from tests.store.support import (
     after_crash,
     bodies,
     draft,
+    eventually,
     log_records,
     opened,
     put,
@@ -185,7 +187,8 @@ def test_a_crash_while_queues_are_made_anew_is_survived(tmp_path: Path, lost: li
 
     opening.open = copy_first  # type: ignore[method-assign]
     with opened(tmp_path / "live", ops=opening) as store:
-        store._queue_flusher.flush(renew_mark=True)
+        eventually(lambda: Checkpoint(FILE_OPS, tmp_path / "live" / "checkpoint").mark is not None)
+        assert bodies(store) == [b"x"] * 25
     assert len(copies) > 3
     assert marks[:3] == [None] * 3
     for copy in copies:
@@ -232,6 +235,25 @@ def damaged(directory: Path) -> tuple[Path, int]:
     overwrite(directory / "commitlog" / f"{4096:020d}", place - 4096, bytes(50))
     (directory / "checkpoint").unlink()
     return directory, place
+
+
+def test_a_record_longer_than_what_is_read_at_once(tmp_path: Path) -> None:
+    sent = [b"a", b"b" * (3 << 20), b"c" * (1 << 20), b"d"]
+    config = StoreConfig()
+    with opened(tmp_path, config) as store:
+        put(store, *sent)
+    (tmp_path / "checkpoint").unlink()
+    with opened(tmp_path, config) as store:
+        assert bodies(store) == sent
+
+
+def test_recovery_keeps_off_the_mapping(tmp_path: Path) -> None:
+    """On a full tmpfs, touching a hole through a mapping ends the process."""
+    source = crashed(tmp_path, [b"x" * 900] * 5)
+    (source / "checkpoint").unlink()
+    with opened(source) as store:
+        assert [segment._view for segment in store._log.segments] == [None] * 2
+        assert len(bodies(store)) == 6
 
 
 def test_damage_no_crash_explains_is_an_error_and_changes_nothing(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ class CommitLog:
         keep = [segment for segment in self._segments if segment.base < end]
         for segment in reversed(self._segments[len(keep) :]):
             segment.delete()
-            self._ops.fsync_directory(self.directory)
+        self._ops.fsync_directory(self.directory)
         self._segments = keep
         changed = bool(keep) and keep[-1].zero(end, keep[-1].end)
         if changed:

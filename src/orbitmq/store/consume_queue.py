@@ -76,6 +76,7 @@ class ConsumeQueue:
             for base in list_segments(directory, self._file_size, setting)
         }
         self._unsynced: set[Path] = set()
+        self._written: set[int] = set()  # files whose names are on the disk, or will be by sync()
 
     # Adding: the caller holds the lock, unless it is recovery.
 
@@ -155,6 +156,8 @@ class ConsumeQueue:
             self.directory.mkdir(parents=True, exist_ok=True)
             fd = create_file(self._ops, path, self._file_size)
             self._files[base] = path
+        if base not in self._written:
+            self._written.add(base)
             self._unsynced |= {self.directory, self.directory.parent, self.directory.parent.parent}
         try:
             write_fully(self._ops, fd, data, position)
@@ -270,6 +273,7 @@ class ConsumeQueue:
             _, path = self._files.popitem()
             self._ops.unlink(path)
         self._unsynced.clear()
+        self._written.clear()
 
     def __str__(self) -> str:
         return f"queue {self.queue_id} of {self.topic}"

@@ -61,7 +61,10 @@ def write_fully(ops: FileOps, fd: int, data: bytes | memoryview, position: int) 
     """Write all of ``data`` at ``position``: a disk that fills up takes a part first."""
     written = ops.pwrite(fd, data, position)
     while written < len(data):
-        written += ops.pwrite(fd, memoryview(data)[written:], position + written)
+        more = ops.pwrite(fd, memoryview(data)[written:], position + written)
+        if more <= 0:
+            raise OSError(errno.EIO, "the write does not get on")
+        written += more
 
 
 def store_error(error: OSError, path: Path, action: str) -> StoreError:

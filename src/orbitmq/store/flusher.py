@@ -31,12 +31,14 @@ class LogFlusher:
     final: the kernel may have dropped the pages, and a later success would not mean that they
     are on the disk. From then on everyone who asks is told so, until the store is opened anew
     and recovery has looked at what the disk holds.
+
+    ``flushed`` is up to where the log is on the disk already: after a crash not to its end.
     """
 
-    def __init__(self, log: CommitLog, config: StoreConfig) -> None:
+    def __init__(self, log: CommitLog, flushed: int, config: StoreConfig) -> None:
         self._log = log
         self._interval_seconds = config.flush_interval_ms / 1000
-        self._flushed = log.end
+        self._flushed = flushed
         self._failure: StoreError | None = None
         self._sync_lock = Lock()
         self._wake = Condition()
@@ -132,6 +134,7 @@ class QueueFlusher:
         self._checkpoint = checkpoint
         self._config = config
         self._dispatched = dispatched
+        self._one_at_a_time = Lock()
         self._mark_age_ms = 0
         self._mark_now = Event()
         self._wake = Event()
@@ -144,7 +147,7 @@ class QueueFlusher:
         self._thread.start()
 
     def request_mark(self) -> None:
-        """Have the mark renewed soon: the queues are others than it says."""
+        """Have the mark renewed soon: there is none, or the queues are others than it says."""
         self._mark_now.set()
         self._wake.set()
 
@@ -159,16 +162,21 @@ class QueueFlusher:
 
         Raises OSError or StoreError; what could not be written is kept for the next time.
         """
+        with self._one_at_a_time:
+            self._flush(renew_mark=renew_mark)
+
+    def _flush(self, *, renew_mark: bool) -> None:
+        if not renew_mark:
+            self._table.flush()
+            return
         with self._table.lock:
             state = self._dispatched()
             totals = self._table.totals()
         self._table.flush()
-        if not renew_mark:
-            return
         self._table.sync()
         failure = self._log_flusher.flush()
         if failure is not None:
-            raise failure
+            raise failure.with_traceback(None)
         checksum = self._log.fingerprint(state.last_record)
         self._checkpoint.mark = Mark(state.position, state.last_record, checksum, *totals)
         self._checkpoint.log_timestamp = self._checkpoint.queue_timestamp = state.timestamp

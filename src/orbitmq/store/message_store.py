@@ -27,7 +27,7 @@ from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
 from orbitmq.store.flusher import Dispatched, FlushCallback, LogFlusher, QueueFlusher
 from orbitmq.store.pull import GetResult, get_messages
 from orbitmq.store.queue_table import QueueTable
-from orbitmq.store.recovery import recover
+from orbitmq.store.recovery import Recovered, recover
 from orbitmq.wire.record import TRANSACTION_PREPARED, Draft
 
 logger = logging.getLogger("orbitmq.store")
@@ -59,7 +59,7 @@ class _Parts(NamedTuple):
     log: CommitLog
     table: QueueTable
     checkpoint: Checkpoint
-    dispatched: Dispatched
+    recovered: Recovered
 
 
 class MessageStore:
@@ -78,11 +78,11 @@ class MessageStore:
         self._log = parts.log
         self._table = parts.table
         self._queues = parts.table.queues
-        self._dispatched = parts.dispatched
+        self._dispatched = parts.recovered.dispatched
         self._staged: list[_Staged] = []
         self._listeners: list[ArrivalListener] = []
         self._closed = False
-        self._log_flusher = LogFlusher(parts.log, parts.config)
+        self._log_flusher = LogFlusher(parts.log, parts.recovered.flushed, parts.config)
         self._queue_flusher = QueueFlusher(
             parts.log,
             self._log_flusher,
@@ -116,6 +116,8 @@ class MessageStore:
         store = cls(place, parts, clock)
         store._log_flusher.start()
         store._queue_flusher.start()
+        if parts.checkpoint.mark is None and parts.log.end > parts.log.min_offset:
+            store._queue_flusher.request_mark()  # or a crash now would cost a whole reading again
         return store
 
     def close(self) -> None:
@@ -348,12 +350,12 @@ def _recovered(place: StoreDirectory, config: StoreConfig, ops: FileOps, undo: E
     checkpoint = Checkpoint(ops, place.checkpoint)
     place.mark_in_use()
     try:
-        dispatched = recover(log, table, checkpoint, config, clean=place.was_clean)
+        recovered = recover(log, table, checkpoint, config, clean=place.was_clean)
     except CorruptStoreError:
         if place.was_clean:  # it still is, and the next open must know
             place.mark_clean()
         raise
-    return _Parts(config, log, table, checkpoint, dispatched)
+    return _Parts(config, log, table, checkpoint, recovered)
 
 
 def _tell(listener: ArrivalListener, staged: list[_Staged]) -> None:

@@ -46,6 +46,13 @@ _PIECE = 1 << 20
 _BEYOND_ALL = 2**63 - 1
 
 
+class Recovered(NamedTuple):
+    """How far the log is in the queues now, and up to where it is sure to be on the disk."""
+
+    dispatched: Dispatched
+    flushed: int
+
+
 class _Start(NamedTuple):
     """Where reading begins; ``last_record`` precedes it; ``known`` unless it is the whole log."""
 
@@ -61,8 +68,8 @@ def recover(
     config: StoreConfig,
     *,
     clean: bool,
-) -> Dispatched:
-    """Bring log and queues into agreement; where the log ends.
+) -> Recovered:
+    """Bring log and queues into agreement.
 
     ``clean`` says that whoever used the directory last closed it properly. Raises
     CorruptStoreError when the log is damaged before its end (see cut_damaged_log), and OSError.
@@ -78,7 +85,7 @@ def recover(
     _end_log(log, end, may_lose=config.cut_damaged_log or (start.known and not clean))
     table.finish_recovery(log.min_offset)
     timestamp = scan.timestamp or checkpoint.log_timestamp
-    return Dispatched(end, scan.last_record, timestamp)
+    return Recovered(Dispatched(end, scan.last_record, timestamp), min(start.position, end))
 
 
 def _choose_start(
@@ -138,12 +145,15 @@ def _records(segment: Segment, start: int) -> Iterator[RecordInfo]:
                 return
             yield info
             place += info.size
-        length = _PIECE
-        if place == 0:
-            length = int.from_bytes(buffer[:4], "big")
-            if not len(buffer) < length <= segment.end - position:
-                return
         position += place
+        length = _PIECE if place else _longer(buffer, segment.end - position)
+
+
+def _longer(buffer: bytes, room: int) -> int:
+    """The length of the record that ``buffer`` is only a part of; 0 when it is not one."""
+    length = int.from_bytes(buffer[:4], "big")
+    is_record = int.from_bytes(buffer[4:8], "big") in (MAGIC_V1, MAGIC_V2)
+    return length if is_record and len(buffer) < length <= room else 0
 
 
 class _Scan:

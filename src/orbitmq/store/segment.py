@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from orbitmq.errors import CorruptStoreError
@@ -121,6 +122,7 @@ class Segment:
         self.path: Final = directory / segment_name(base)
         self._ops = ops
         self._fd = -1
+        self._opening = Lock()
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
 
@@ -140,7 +142,9 @@ class Segment:
     def fd(self) -> int:
         """The descriptor, open for reading and writing."""
         if self._fd < 0:
-            self._fd = self._ops.open(self.path, os.O_RDWR)
+            with self._opening:
+                if self._fd < 0:
+                    self._fd = self._ops.open(self.path, os.O_RDWR)
         return self._fd
 
     @property
