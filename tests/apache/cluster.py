@@ -8,6 +8,7 @@ the main classes, a properties file each, small heaps (reference: docs of the Ap
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 import socket
 import tempfile
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from tests.apache.jars import ApacheRelease
 
+LOG = logging.getLogger("orbitmq.tests.apache")
 HOST = "127.0.0.1"
 NAME_SERVER_JVM = ("-Xms128m", "-Xmx128m")
 BROKER_JVM = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
@@ -50,10 +52,10 @@ class _ApacheServer:
     def __enter__(self) -> Self:
         self.program.__enter__()
         try:
-            self._wait_ready()
-        except Exception as failure:
+            self._wait_until_ready()
+        except BaseException:
             self.program.kill()
-            raise JavaProgramError(f"{failure}\n{self.program.tail()}") from failure
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -69,8 +71,19 @@ class _ApacheServer:
         """Ends the server in order; a broker's store is then complete on disk."""
         self.program.stop()
 
-    def _wait_ready(self) -> None:
-        _wait_for_port(self.program, self.port)
+    def __str__(self) -> str:
+        return f"{type(self).__name__} at {self.address}"
+
+    def _is_ready(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((HOST, self.port)) == 0
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not self._is_ready():
+            if self.program.process.poll() is not None or time.monotonic() > deadline:
+                raise JavaProgramError(f"{self} did not start\n{self.program.tail()}")
+            time.sleep(0.1)
 
 
 class ApacheNameServer(_ApacheServer):
@@ -128,6 +141,8 @@ class ApacheBroker(_ApacheServer):
             "storePathCommitLog": self.store / "commitlog",
             "mappedFileSizeCommitLog": 64 * 1024 * 1024,
             "enablePropertyFilter": True,
+            # Its first registration fails where it is not connected yet: then the next one, soon.
+            "registerNameServerPeriod": 10_000,
             # A busy test machine is no reason to refuse a message.
             "brokerFastFailureEnable": False,
             "diskMaxUsedSpaceRatio": 95,
@@ -135,9 +150,12 @@ class ApacheBroker(_ApacheServer):
         lines |= settings or {}
         self.program = _server(release, "broker.BrokerStartup", home, lines, BROKER_JVM)
 
-    def _wait_ready(self) -> None:
-        super()._wait_ready()
-        remoting.wait_for_broker(self.name_server, self.address, START_SECONDS)
+    def _is_ready(self) -> bool:
+        try:
+            return remoting.knows_broker(self.name_server, self.address)
+        except OSError as failure:
+            LOG.warning("name server %s, asked about the broker: %s", self.name_server, failure)
+            return False
 
 
 class ApacheCluster:
@@ -146,7 +164,8 @@ class ApacheCluster:
     Args:
         release: which version of Apache RocketMQ.
         settings: lines of broker.conf to add or change.
-        store: a store directory to use and leave there, instead of a temporary one.
+        store: a store directory to use and leave there, instead of a temporary one. What must be
+            complete in it needs `broker.stop()`; leaving the cluster ends the broker as a crash.
     """
 
     def __init__(
@@ -163,20 +182,12 @@ class ApacheCluster:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as opened:
-            temporary = opened.enter_context(tempfile.TemporaryDirectory(prefix="orbitmq-apache-"))
-            directory = Path(temporary)
-            self._server = opened.enter_context(ApacheNameServer(self.release, directory))
-            self.broker = opened.enter_context(
-                ApacheBroker(
-                    self.release,
-                    self._server.address,
-                    directory,
-                    store=self._store,
-                    settings=self._settings,
-                )
-            )
-            self._open = opened.pop_all()
+        try:
+            self._start()
+        except JavaProgramError as failure:
+            # A port that was free may have been taken before Apache's server came to it.
+            LOG.warning("starting Apache's cluster again: %s", failure)
+            self._start()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -192,6 +203,22 @@ class ApacheCluster:
         topic = f"{name}-{next(self._topics)}"
         remoting.create_topic(self.name_server, self.broker.address, topic, queues)
         return topic
+
+    def _start(self) -> None:
+        with ExitStack() as opened:
+            temporary = opened.enter_context(tempfile.TemporaryDirectory(prefix="orbitmq-apache-"))
+            directory = Path(temporary)
+            self._server = opened.enter_context(ApacheNameServer(self.release, directory))
+            self.broker = opened.enter_context(
+                ApacheBroker(
+                    self.release,
+                    self._server.address,
+                    directory,
+                    store=self._store,
+                    settings=self._settings,
+                )
+            )
+            self._open = opened.pop_all()
 
 
 def free_port(*offsets: int) -> int:
@@ -235,13 +262,3 @@ def _server(
         classpath=[conf],
         home=home,
     )
-
-
-def _wait_for_port(program: JavaProgram, port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and program.process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, port)) == 0:
-                return
-        time.sleep(0.05)
-    raise JavaProgramError(f"Apache's server does not listen on port {port}")

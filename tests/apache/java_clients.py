@@ -105,6 +105,12 @@ class JavaConsumer(JavaProgram):
         counts: list[int] = self.values("count")
         return max([*counts, sum(map(len, self.values("messages")))])
 
+    @property
+    def queues(self) -> set[int]:
+        """The ids of the queues it has of its topic, once it shares them with its group."""
+        shares: list[list[int]] = self.values("queues")
+        return set(shares[-1]) if shares else set()
+
     def wait_ready(self, timeout: float = 60) -> str:
         """Waits until the consumer has started; its client id."""
         return str(self.wait_for("ready", timeout)["clientId"])

@@ -13,12 +13,13 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 CREATE_TOPIC = 17
 ROUTE = 105
 CLUSTER_INFO = 106
 VERSION_5_5_0 = 513
+ROUTE_SECONDS = 30
 
 
 class RemotingCallError(AssertionError):
@@ -31,7 +32,7 @@ def call(
     """The body of the answer to one request, over a connection of its own.
 
     Raises:
-        OSError: nobody listens at the address, or the answer took over ten seconds.
+        OSError: nobody listens at the address, it hung up, or it took over ten seconds.
         RemotingCallError: the answer's code is not 0.
     """
     header = {"code": code, "flag": 0, "language": "JAVA", "opaque": 1, "version": VERSION_5_5_0}
@@ -41,7 +42,10 @@ def call(
         size = 4 + len(encoded) + len(body)
         connection.sendall(struct.pack(">II", size, len(encoded)) + encoded + body)
         with connection.makefile("rb") as answers:
-            length, header_length = struct.unpack(">II", answers.read(8))
+            head = answers.read(8)
+            if len(head) < 8:
+                raise ConnectionError(f"{address} closed the connection on request {code}")
+            length, header_length = struct.unpack(">II", head)
             frame = answers.read(length - 4)
     answer = json.loads(frame[:header_length])
     if answer["code"] != 0:
@@ -49,9 +53,9 @@ def call(
     return frame[header_length:]
 
 
-def wait_for_broker(name_server: str, broker: str, timeout: float = 60) -> None:
-    """Waits until the name server lists the broker's address."""
-    _poll(lambda: f'"{broker}"'.encode() in call(name_server, CLUSTER_INFO), timeout, broker)
+def knows_broker(name_server: str, broker: str) -> bool:
+    """Whether the name server lists the broker's address."""
+    return f'"{broker}"'.encode() in call(name_server, CLUSTER_INFO)
 
 
 def create_topic(name_server: str, broker: str, topic: str, queues: int = 8) -> None:
@@ -67,17 +71,13 @@ def create_topic(name_server: str, broker: str, topic: str, queues: int = 8) -> 
         "order": "false",
     }
     call(broker, CREATE_TOPIC, fields)
-    _poll(lambda: bool(call(name_server, ROUTE, {"topic": topic})), 30, topic)
-
-
-def _poll(ready: Callable[[], bool], timeout: float, what: str) -> None:
-    deadline = time.monotonic() + timeout
-    failure: Exception | None = None
-    while time.monotonic() < deadline:
+    deadline = time.monotonic() + ROUTE_SECONDS
+    while True:
         try:
-            if ready():
-                return
-        except (OSError, RemotingCallError, struct.error) as error:
-            failure = error
-        time.sleep(0.05)
-    raise RemotingCallError(f"{what} is not known after {timeout:g} s: {failure}")
+            call(name_server, ROUTE, {"topic": topic})
+        except RemotingCallError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return

@@ -10,17 +10,18 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Polls `topic`: `mode` subscribe (with the tag expression `tags`, queues shared with the group) or
  * assign (all queues, from their beginning). Commits at the end what it has polled, which Java's
- * shutdown() alone does not. Prints rows as PushConsumer does.
+ * shutdown() alone does not. Prints rows as PushConsumer does, and with
+ * subscribe its queues.
  */
 final class LitePullConsumer {
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = Marked.options(arguments);
-        Received received = new Received(options.get("report").equals("count"));
+        String topic = options.get("topic");
+        Received received = new Received(topic, options.get("report").equals("count"));
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.get("group"));
         consumer.setNamesrvAddr(options.get("nameServer"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullBatchSize(Integer.parseInt(options.get("batch")));
-        String topic = options.get("topic");
         CountDownLatch stopped = Marked.stopped();
         if (options.get("mode").equals("assign")) {
             consumer.start();
@@ -30,7 +31,7 @@ final class LitePullConsumer {
                 consumer.seekToBegin(queue);
             }
         } else {
-            consumer.subscribe(topic, options.get("tags"));
+            consumer.subscribe(topic, options.get("tags"), received);
             consumer.start();
         }
         Marked.line("ready", Collections.singletonMap("clientId", consumer.buildMQClientId()));

@@ -1,11 +1,23 @@
+import java.util.Set;
+import org.apache.rocketmq.client.consumer.MessageQueueListener;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
-/** The rows of received messages, the same from both consumers. */
-final class Received {
+/** The rows of received messages, and which queues the consumer has, the same from both consumers. */
+final class Received implements MessageQueueListener {
     private final Marked marked;
+    private final String topic;
 
-    Received(boolean countsOnly) {
+    Received(String topic, boolean countsOnly) {
+        this.topic = topic;
         marked = new Marked("messages", countsOnly);
+    }
+
+    @Override
+    public void messageQueueChanged(String changed, Set<MessageQueue> all, Set<MessageQueue> mine) {
+        if (changed.equals(topic)) {
+            Marked.line("queues", mine.stream().mapToInt(MessageQueue::getQueueId).sorted().toArray());
+        }
     }
 
     void add(MessageExt message) {
