@@ -22,7 +22,7 @@ from tests.spark.fake_cluster import answer, server
 
 
 def echo(command: RemotingCommand, connection: Connection) -> None:
-    answer(command, connection, body=bytes(command.body), **command.ext_fields)
+    answer(command, connection, 0, command.ext_fields, bytes(command.body))
 
 
 def silent(command: RemotingCommand, connection: Connection) -> None:

@@ -156,3 +156,17 @@ def test_a_closed_pool_connects_no_more() -> None:
             await pool.connect(server.address)
 
     with_pool(scenario)
+
+
+def test_a_peer_that_hung_up_at_once_has_no_name() -> None:
+    class Transport(asyncio.Transport):
+        def get_extra_info(self, name: str, default: Any = None) -> Any:
+            return default
+
+    async def main() -> None:
+        connection = Connection(ignore)
+        connection.connection_made(Transport())
+        assert connection.peer == "an unknown peer"
+        assert connection.peer_host == bytes(8)
+
+    asyncio.run(main())

@@ -37,6 +37,7 @@ class WriteAnswers:
         self._loop = loop
         self._sync: Final = broker.config.store_config.flush_mode is FlushMode.SYNC
         self._waiting: dict[Connection, _Acknowledgements] = {}
+        self._complaint = ""
 
     def add(self, connection: Connection, request: RemotingCommand, answer: bytes) -> None:
         """Send ``answer`` when what ``request`` staged is stored, or the reason why it is not."""
@@ -55,9 +56,10 @@ class WriteAnswers:
         try:
             self._broker.write()
         except StoreError as error:
-            log.error("messages are refused: %s", error)  # noqa: TRY400 - the text has the reason
+            self._complain(str(error))
             self._release(waiting, error)
             return
+        self._complaint = ""
         if self._sync and waiting:
             self._store.request_flush(
                 lambda error: self._loop.call_soon_threadsafe(self._release, waiting, error)
@@ -65,10 +67,17 @@ class WriteAnswers:
         else:
             self._release(waiting, None)
 
+    def _complain(self, reason: str) -> None:
+        """Log why messages are refused: once, not for every tick while it lasts."""
+        if reason != self._complaint:
+            self._complaint = reason
+            log.error("messages are refused: %s", reason)
+
     def _release(
         self, waiting: dict[Connection, _Acknowledgements], error: StoreError | None
     ) -> None:
         for connection, (answers, requests) in waiting.items():
-            if error is not None:
-                answers = [refusal(request, connection, error) for request in requests]
-            connection.send(*answers)
+            if error is None:
+                connection.send(*answers)
+            else:
+                connection.send(*(refusal(request, connection, error) for request in requests))

@@ -29,6 +29,7 @@ from orbitmq.broker.topics import TopicTable
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.delay_levels import DelayLevels
+from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.store.message_store import MessageStore
 
 log = logging.getLogger("orbitmq.broker")
@@ -40,9 +41,9 @@ _NOTHING_DUE_MS: Final = 1 << 31
 class Broker:
     """All that a broker is but its connections, over the store in ``directory``.
 
-    ``store_host`` is its address as records hold it. ``answer_ready`` is called whenever held
-    pulls may be ready, which is after each write. Raises StoreError when the directory
-    cannot be used.
+    ``store_host`` is its address as records hold it, ``file_ops`` the calls that reach the disk.
+    ``answer_ready`` is called whenever held pulls may be ready, which is after each write. Raises
+    StoreError when the directory cannot be used.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Broker:
         directory: Path,
         store_host: bytes,
         clock: Clock = SYSTEM_CLOCK,
+        file_ops: FileOps = FILE_OPS,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -58,7 +60,7 @@ class Broker:
         self.answer_ready: Callable[[], None] = _nothing
         delays = DelayLevels(config.store_config.delay_levels)
         with ExitStack() as undo:
-            self.store = MessageStore.open(directory, config.store_config, clock)
+            self.store = MessageStore.open(directory, config.store_config, clock, file_ops)
             undo.callback(self.store.close)
             self.topics = TopicTable(config, clock.now_ms, delays.max_level)
             self.groups = GroupTable(config, clock.now_ms)
@@ -80,7 +82,7 @@ class Broker:
             self.saved.load()
             undo.pop_all()
         self._timetable = self._make_timetable()
-        self._message_arrived = self.pulling.held.message_arrived
+        self._held = self.pulling.held
         self.store.add_arrival_listener(self._arrived)
 
     def _make_timetable(self) -> Timetable:
@@ -138,7 +140,7 @@ class Broker:
 
     def close(self) -> None:
         """Save everything and give the store back. Raises StoreError when that fails."""
-        self.saved.save_all()
+        self.saved.close()
         self.store.close()
 
     def _arrived(
@@ -150,9 +152,10 @@ class Broker:
         _store_timestamp: int,
         _properties: bytes,
     ) -> None:
+        if self._held:
+            self._held.message_arrived(topic, queue_id, next_offset, tags_code)
         if topic == SCHEDULE_TOPIC:
             self.delivery.message_arrived(tags_code)  # there it is the time the message is due
-        self._message_arrived(topic, queue_id, next_offset, tags_code)
 
     def _deliver(self, now_ms: int) -> None:
         try:

@@ -22,8 +22,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     """The address both listen on; ``0.0.0.0`` listens on all of the machine's."""
     advertised_host: str = ""
-    """The address clients are told; empty: ``host``, or this machine's own when that is a
-    wildcard (brokerIP1)."""
+    """The address or name clients are told; empty: ``host``, or this machine's own address when
+    that is a wildcard (brokerIP1)."""
     port: int = 10911
     """The broker's port; 0 takes any free one (listenPort)."""
     name_server_port: int = 9876

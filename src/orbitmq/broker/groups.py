@@ -72,7 +72,7 @@ class GroupTable:
 
     def _put(self, group: SubscriptionGroupConfig) -> None:
         if group != self.groups.get(group.group_name):
-            log.info("consumer group %s is now %s", group.group_name, group)
+            log.info("consumer group %s is made or changed", group.group_name)
             self.groups[group.group_name] = group
             self._touch()
 

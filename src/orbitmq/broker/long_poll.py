@@ -56,6 +56,9 @@ class LongPollTable(Generic[_RequestT]):
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
     def hold(self, pull: HeldPull[_RequestT]) -> None:
         """Let ``pull`` wait."""
         self._queues.setdefault((pull.topic, pull.queue_id), []).append(pull)

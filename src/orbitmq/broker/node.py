@@ -19,6 +19,7 @@ from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
 from orbitmq.nameserver.server import NameServer
 from orbitmq.net.addresses import local_ip
 from orbitmq.net.server import listen
+from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.wire.bodies import MASTER_ID, TopicConfig
 from orbitmq.wire.ids import host_bytes
 
@@ -33,8 +34,14 @@ class Node:
     ``store_directory`` where the broker keeps everything.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock = SYSTEM_CLOCK,
+        file_ops: FileOps = FILE_OPS,
+    ) -> None:
         self.config = config
+        self._file_ops = file_ops
         self.name_server = ""
         self.address = ""
         self.store_directory = Path()
@@ -61,13 +68,20 @@ class Node:
     async def _start(self, undo: AsyncExitStack) -> None:
         config = self.config
         host = config.advertised_host or _reachable(config.host)
+        numeric_host = _numeric(host, "advertised_host" if config.advertised_host else "host")
         self.store_directory = self._directory(undo)
         listener = undo.enter_context(closing(listen(config.host, config.port)))
         port = listener.getsockname()[1]
         name_server = NameServer(self._clock, self.routes)
         await name_server.start(config.host, config.name_server_port)
         undo.push_async_callback(name_server.close)
-        self.broker = Broker(config, self.store_directory, host_bytes(host, port), self._clock)
+        self.broker = Broker(
+            config,
+            self.store_directory,
+            host_bytes(numeric_host, port),
+            self._clock,
+            self._file_ops,
+        )
         undo.callback(self.broker.close)
         self.address = _joined(host, port)
         self.name_server = _joined(host, name_server.port)
@@ -104,12 +118,16 @@ class Node:
 
 def _reachable(host: str) -> str:
     """The numeric address by which clients reach a broker that listens on ``host``."""
-    if host in _WILDCARDS:
-        return local_ip()
+    return local_ip() if host in _WILDCARDS else _numeric(host, "host")
+
+
+def _numeric(host: str, setting: str) -> str:
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
-        raise ConfigError("host", host, f"an address or name of this machine ({error})") from error
+        raise ConfigError(
+            setting, host, f"an address or name of this machine ({error.strerror})"
+        ) from error
 
 
 def _joined(host: str, port: int) -> str:

@@ -30,8 +30,9 @@ class ConsumerOffsets:
         self.changed = True
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset; None when there is none."""
-        return self.table.get(topic + SEPARATOR + group, {}).get(queue_id)
+        """The committed offset; None when there is none, or only a negative one, which is none."""
+        offset = self.table.get(topic + SEPARATOR + group, {}).get(queue_id, -1)
+        return offset if offset >= 0 else None
 
     def of_group(self, group: str, topic: str) -> dict[int, int]:
         """What ``group`` has committed in ``topic``, by queue id."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,6 +63,8 @@ class SavedTables:
         self._offsets_version = DataVersion(timestamp=now_ms())
         self._delays_version = DataVersion(timestamp=now_ms())
         self._complaint = ""
+        self._tried = topics.version, groups.version
+        self._writer = ThreadPoolExecutor(1, "orbitmq-saver")
 
     def load(self) -> None:
         """Take in what was saved. Raises StoreError when it cannot be read."""
@@ -79,41 +82,60 @@ class SavedTables:
         if delays is not None:
             self._delivery.load(delays.offset_table)
             self._delays_version = delays.data_version or self._delays_version
+        self._tried = self._topics.version, self._groups.version
+
+    def save_changes(self) -> None:
+        """Save topics and groups that changed since the last try: at the end of every tick."""
+        if (self._topics.version, self._groups.version) != self._tried:
+            self.save_topics_and_groups()
 
     def save_topics_and_groups(self) -> None:
-        """Save them where they changed; what cannot be saved now is tried again later."""
+        """Save them where they changed; what cannot be saved stays so until the next call."""
+        self._tried = self._topics.version, self._groups.version
         if self._topics.changed:
             body = TopicConfigSerializeWrapper(self._topics.topics, self._topics.version)
-            self._topics.changed = not self._save(self._topics_file, body)
+            self._topics.changed = not self._save(self._topics_file, body.encode())
         if self._groups.changed:
             groups = SubscriptionGroupWrapper(
                 subscription_group_table=self._groups.groups, data_version=self._groups.version
             )
-            self._groups.changed = not self._save(self._groups_file, groups)
+            self._groups.changed = not self._save(self._groups_file, groups.encode())
 
     def save_offsets(self) -> None:
-        """Save the consumer offsets where they changed."""
+        """Save the consumer offsets where they changed, in the background."""
         if self._offsets.changed:
             self._offsets_version = self._offsets_version.next(self._now_ms())
             body = ConsumerOffsetSerializeWrapper(self._offsets.table, self._offsets_version)
-            self._offsets.changed = not self._save(self._offsets_file, body)
+            self._save_later(self._offsets_file, body, self._offsets)
 
     def save_delays(self) -> None:
-        """Save the delivery offsets of delayed messages where they changed."""
+        """Save the delivery offsets of delayed messages where they changed, in the background."""
         if self._delivery.changed:
             self._delays_version = self._delays_version.next(self._now_ms())
             body = DelayOffsets(self._delivery.offsets, self._delays_version)
-            self._delivery.changed = not self._save(self._delays_file, body)
+            self._save_later(self._delays_file, body, self._delivery)
 
-    def save_all(self) -> None:
-        """Save everything that changed."""
+    def close(self) -> None:
+        """Save everything that changed, and end the background thread."""
         self.save_topics_and_groups()
         self.save_offsets()
         self.save_delays()
+        self._writer.shutdown()
 
-    def _save(self, file: ConfigFile, body: Body) -> bool:
+    def _save_later(self, file: ConfigFile, body: Body, table: ConsumerOffsets | Delivery) -> None:
+        """Save what ``table`` holds now, off the broker's thread: disks take their time."""
+        content = body.encode()
+        table.changed = False
+
+        def save() -> None:
+            if not self._save(file, content):
+                table.changed = True  # so that the next round tries again
+
+        self._writer.submit(save)
+
+    def _save(self, file: ConfigFile, content: bytes) -> bool:
         try:
-            file.save(body.encode())
+            file.save(content)
         except StoreError as error:
             if str(error) != self._complaint:  # once, not every five seconds
                 log.error("%s is kept in memory, it cannot be saved: %s", file.path.name, error)  # noqa: TRY400

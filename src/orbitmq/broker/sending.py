@@ -112,15 +112,8 @@ class Sending:
 
     def send(self, request: SendRequest, body: bytes | memoryview, born_host: bytes) -> Placed:
         """Stage one message. Raises BrokerError when it is refused."""
+        topic, queue_id = self._place(request, len(body))
         name = request.topic
-        topic = self._topics.get(name)
-        if topic is None or name in UNSENDABLE_TOPICS:
-            topic = self._admit(request)
-        if len(body) > self._max_body:
-            raise self._too_long(len(body))
-        queue_id = request.queue_id
-        if not 0 <= queue_id < topic.write_queue_nums:
-            queue_id = _other_queue(queue_id, topic)
         text = f"{_END}{request.properties or ''}"  # now a separator stands before each name
         if text[-1] != _END:  # 4.x clients leave the last one out
             text += _END
@@ -163,15 +156,8 @@ class Sending:
 
         Unlike a single message's, their properties are stored as they are, as Java's broker does.
         """
+        topic, queue_id = self._place(request, len(body))
         name = request.topic
-        topic = self._topics.get(name)
-        if topic is None or name in UNSENDABLE_TOPICS:
-            topic = self._admit(request)
-        if len(body) > self._max_body:
-            raise self._too_long(len(body))
-        queue_id = request.queue_id
-        if not 0 <= queue_id < topic.write_queue_nums:
-            queue_id = _other_queue(queue_id, topic)
         batch_properties = (request.properties or "").encode()
         if name.startswith(RETRY_PREFIX) or find_property(batch_properties, DELAY):
             raise _illegal(
@@ -243,6 +229,18 @@ class Sending:
             raise _too_many_properties(len(draft.properties))
         placed = self._store.append(draft)
         return Placed(queue_id, placed.queue_offset, placed.physical_offset, unique_key)
+
+    def _place(self, request: SendRequest, size: int) -> tuple[TopicConfig, int]:
+        """The topic, made if need be, and the queue of a message. Raises BrokerError."""
+        topic = self._topics.get(request.topic)
+        if topic is None or topic.topic_name in UNSENDABLE_TOPICS:
+            topic = self._admit(request)
+        if size > self._max_body:
+            raise self._too_long(size)
+        queue_id = request.queue_id
+        if not 0 <= queue_id < topic.write_queue_nums:
+            queue_id = _other_queue(queue_id, topic)
+        return topic, queue_id
 
     def _admit(self, request: SendRequest) -> TopicConfig:
         """The topic of a message whose topic is unknown, made if it may be, or not to be sent to.

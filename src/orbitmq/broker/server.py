@@ -36,12 +36,12 @@ class BrokerServer:
         self._loop = asyncio.get_running_loop()
         self._answers = WriteAnswers(broker, self._loop)
         self._clients = ClientHandlers(broker)
-        pulls = PullHandlers(broker)
-        broker.answer_ready = pulls.answer_ready
+        self._pulls = PullHandlers(broker)
+        broker.answer_ready = self._pulls.answer_ready
         broker.every(broker.config.scan_interval_ms, self._clients.drop_silent)
         families = (
             SendHandlers(broker, self._answers),
-            pulls,
+            self._pulls,
             OffsetHandlers(broker),
             self._clients,
             AdminHandlers(broker),
@@ -74,8 +74,8 @@ class BrokerServer:
     def _tick_end(self) -> None:
         broker = self.broker
         self._answers.settle()
-        if broker.topics.changed or broker.groups.changed:
-            broker.saved.save_topics_and_groups()
+        self._pulls.tick_end()
+        broker.saved.save_changes()
         if broker.delivery.due_ms != self._timer_due_ms:
             self._run_later()
 

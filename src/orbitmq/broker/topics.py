@@ -74,7 +74,10 @@ class TopicTable:
     def put(self, topic: TopicConfig) -> None:
         """Create or change a topic."""
         if topic != self.topics.get(topic.topic_name):
-            log.info("topic %s is now %s", topic.topic_name, topic)
+            log.info(
+                "topic %s has %d queues to read, %d to write, permission %d",
+                topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm,
+            )  # fmt: skip
             self.topics[topic.topic_name] = topic
             self._touch()
             self.on_change(topic)
@@ -97,6 +100,8 @@ class TopicTable:
         pattern = self.topics.get(default_topic)
         if pattern is None or not pattern.perm & PERM_INHERIT:
             return None
+        if default_topic == AUTO_CREATE_TOPIC and not self._config.auto_create_topics:
+            return None  # it may still be among the saved ones
         queues = max(0, min(queues, pattern.write_queue_nums))
         created = TopicConfig(
             topic_name=topic,

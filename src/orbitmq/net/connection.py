@@ -237,7 +237,10 @@ class Connection(asyncio.BufferedProtocol):
         elif sum(map(len, pieces)) < _JOIN_BELOW:
             self._transport.write(b"".join(pieces))
         else:
+            # The last by itself: writelines of Python 3.12.0 to 3.13.1 never calls pause_writing.
+            last = pieces.pop()
             self._transport.writelines(pieces)
+            self._transport.write(last)
 
     def _complete(self, response: RemotingCommand) -> None:
         waiter = self._waiters.pop(response.opaque, None)
@@ -282,6 +285,8 @@ class Connection(asyncio.BufferedProtocol):
 
 def _peer_of(address: Any) -> tuple[str, bytes]:
     """The peer as text and as the 8 or 20 bytes of a born host."""
+    if address is None:  # it hung up before it was seen
+        return "an unknown peer", bytes(8)
     host, port = address[0], address[1]
     if ":" in host:
         packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])

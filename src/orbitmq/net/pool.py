@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 
 from orbitmq.errors import ConnectError, ConnectionLostError, NetworkError
@@ -130,21 +131,18 @@ class ConnectionPool:
         except TimeoutError as error:
             raise _too_slow(address, milliseconds) from error
         except (OSError, ValueError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
             raise ConnectError(
-                f"no connection to {address}: {reason}; check the address, and that the server "
-                "runs",
+                f"no connection to {address}: {_reason(error)}; check the address, and that the "
+                "server runs",
                 address,
             ) from error
         if connection.closed:
             return ConnectionLostError(f"{address} closed the connection at once", address)
         self._connections[address] = connection
+        self._open.add(connection)
         return connection
 
     def _new_connection(self, address: str) -> Connection:
-        def opened(connection: Connection) -> None:
-            self._open.add(connection)
-
         def closed(connection: Connection, error: Exception | None) -> None:
             self._open.discard(connection)
             if self._connections.get(address) is connection:
@@ -154,7 +152,14 @@ class ConnectionPool:
             if not self._open and self._last_closed and not self._last_closed.done():
                 self._last_closed.set_result(None)
 
-        return Connection(self._on_request, on_connected=opened, on_closed=closed)
+        return Connection(self._on_request, on_closed=closed)
+
+
+def _reason(error: Exception) -> str:
+    """Why, in the same words on every loop."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno) if error.errno > 0 else str(error.strerror)
+    return str(error)
 
 
 def _too_slow(address: str, timeout_ms: int | None) -> ConnectError:

@@ -101,9 +101,10 @@ class FrameDecoder:
             self._start = self._end = 0
             return
         pending = end - start
-        if pending >= _SHORTEST and (
-            length := 4 + _LENGTHS.unpack_from(self._view, start)[0]
-        ) > self._size:
+        if (
+            pending >= _SHORTEST
+            and (length := 4 + _LENGTHS.unpack_from(self._view, start)[0]) > self._size
+        ):
             frame = memoryview(bytearray(length))
             frame[:pending] = self._view[start:end]
             self._frame = frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, cast
+from typing import cast
 
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
@@ -29,7 +29,6 @@ from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import ConsumerGroupRequestHeader, UnregisterClientRequestHeader
 
 log = logging.getLogger("orbitmq.broker")
-
 
 
 class ClientHandlers:

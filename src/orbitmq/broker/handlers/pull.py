@@ -9,7 +9,7 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.long_poll import HeldPull
 from orbitmq.broker.pulling import Pull, Pulled
 from orbitmq.codes import RequestCode
-from orbitmq.errors import OrbitMQError
+from orbitmq.errors import BrokerError
 from orbitmq.message import PullStatus
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Answer, Handler, refusal
@@ -28,6 +28,9 @@ _CODES: Final = {
     PullStatus.NO_MATCHED_MESSAGE: codes.PULL_RETRY_IMMEDIATELY,
     PullStatus.OFFSET_ILLEGAL: codes.PULL_OFFSET_MOVED,
 }
+_PULLS_A_TICK: Final = 16
+"""How many answers of the greatest size the pulls of one tick may bring, to bound the memory that
+a client takes which asks much and reads little."""
 _ANY_SIZE: Final = (1 << 31) - 1
 
 
@@ -37,6 +40,8 @@ class PullHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._pulling = broker.pulling
+        self._most_bytes_a_tick = _PULLS_A_TICK * broker.config.max_pull_bytes
+        self._tick_bytes = 0
 
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
@@ -45,17 +50,30 @@ class PullHandlers:
             RequestCode.LITE_PULL_MESSAGE: self._pull,
         }
 
+    def tick_end(self) -> None:
+        """What the tick's pulls brought leaves now."""
+        self._tick_bytes = 0
+
     def answer_ready(self) -> None:
         """Answer the held pulls that are ready."""
         for held in self._pulling.held.take_ready():
             self._answer(held)
 
     def _pull(self, command: RemotingCommand, connection: Connection) -> Answer:
+        if self._tick_bytes > self._most_bytes_a_tick:
+            raise BrokerError(
+                codes.SYSTEM_BUSY,
+                f"{self._tick_bytes} bytes of messages wait to be read already: send fewer pulls "
+                "at once, or ask for less",
+            )
         pull = _read(command.header(PullMessageRequestHeader))
         pulled = self._pulling.pull_or_hold(
             pull, connection, (command, pull), self._broker.now_ms()
         )
-        return None if pulled is None else _encode(command, pulled)
+        if pulled is None:
+            return None
+        self._tick_bytes += pulled.found.size
+        return _encode(command, pulled)
 
     def _answer(self, held: HeldPull[tuple[RemotingCommand, Pull]]) -> None:
         connection = held.owner
@@ -63,7 +81,7 @@ class PullHandlers:
         assert isinstance(connection, Connection)  # noqa: S101 - only connections own them here
         try:
             answer = _encode(command, self._pulling.pull(pull))
-        except OrbitMQError as error:  # the topic may be gone by now
+        except Exception as error:  # noqa: BLE001 - it is answered; the topic may be gone by now
             answer = [refusal(command, connection, error)]
         connection.send(*answer)
 

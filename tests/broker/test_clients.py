@@ -1,0 +1,257 @@
+"""Heartbeats, groups and their change notices, silence, queue locks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbitmq import codes
+from orbitmq.broker.clients import ClientInfo, ConsumerTable
+from orbitmq.broker.locks import LOCK_LIFETIME_MS, QueueLocks
+from orbitmq.codes import RequestCode
+from orbitmq.message import MessageQueue
+from orbitmq.wire.bodies import (
+    CheckClientRequestBody,
+    ConsumerData,
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageModel,
+    MessageQueues,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+)
+from tests.broker.remote import Client, Running, heartbeat, until, with_broker
+
+
+def noticed(client: Client) -> list[str]:
+    """The groups the client was told of, since the last call."""
+    told = list(client.notices)
+    client.notices.clear()
+    assert all(n.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and n.is_oneway for n in told)
+    return [notice.ext_fields["consumerGroup"] for notice in told]
+
+
+async def ids(client: Client, group: str) -> list[str]:
+    answer = await client.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+    assert answer.code == codes.SUCCESS
+    return GetConsumerListByGroupResponseBody.decode(answer.body).consumer_id_list
+
+
+def test_members_are_told_of_every_change_among_them() -> None:
+    async def scenario(node: Running, first: Client) -> None:
+        second, third = await node.connect(), await node.connect()
+        await first.heartbeat("g", "T", client_id="one")
+        assert noticed(first) == ["g"]
+        await first.heartbeat("g", "T", client_id="one")
+        assert noticed(first) == []
+        await second.heartbeat("g", "T", client_id="two")
+        await first.settle()
+        assert (noticed(first), noticed(second)) == (["g"], ["g"])
+        await third.heartbeat("other", "T", client_id="three")
+        assert (noticed(third), noticed(first)) == (["other"], [])
+        assert await ids(third, "g") == ["one", "two"]
+        await second.heartbeat("g", "T", "Another", client_id="two")  # its topics changed
+        await first.settle()
+        assert (noticed(first), noticed(second)) == (["g"], ["g"])
+        await second.call(RequestCode.UNREGISTER_CLIENT, {"clientID": "two", "consumerGroup": "g"})
+        await first.settle()
+        assert (noticed(first), noticed(second)) == (["g"], [])
+        assert await ids(third, "g") == ["one"]
+
+    with_broker(scenario)
+
+
+def test_a_lost_connection_leaves_its_groups() -> None:
+    async def scenario(node: Running, first: Client) -> None:
+        second = await node.connect()
+        await first.heartbeat("g", "T", client_id="one")
+        await second.heartbeat("g", "T", client_id="two", producers=("p",))
+        assert list(node.broker.producers.groups) == ["p"]
+        noticed(first)
+        second.close()
+        await until(lambda: first.notices, "the notice")
+        assert await ids(first, "g") == ["one"]
+        assert not node.broker.producers.groups
+
+    with_broker(scenario)
+
+
+def test_a_silent_client_is_hung_up_on() -> None:
+    async def scenario(node: Running, first: Client) -> None:
+        second = await node.connect()
+        await first.heartbeat("g", "T", client_id="one")
+        await second.heartbeat("", client_id="two", producers=("p",))
+        node.advance(70_000)
+        await first.heartbeat("g", "T", client_id="one")
+        node.advance(60_000)
+        await until(lambda: second.connection.closed, "the end of the silent client")
+        assert await ids(first, "g") == ["one"]
+        node.advance(130_000)
+        await until(lambda: first.connection.closed, "the end of the other")
+        assert not node.broker.consumers.groups
+
+    with_broker(scenario)
+
+
+def test_those_who_broadcast_are_told_nothing() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.heartbeat("g", "T", model=MessageModel.BROADCASTING)
+        assert noticed(client) == []
+        assert await ids(client, "g") == ["client"]
+
+    with_broker(scenario)
+
+
+def test_a_group_may_be_spared_notices() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        node.broker.groups.put(
+            SubscriptionGroupConfig("g", notify_consumer_ids_changed_enable=False)
+        )
+        await client.heartbeat("g", "T")
+        assert noticed(client) == []
+
+    with_broker(scenario)
+
+
+def test_a_heartbeat_makes_the_retry_topic_and_is_answered_as_by_java() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        answer = await client.heartbeat("g", "T")
+        assert answer.ext_fields == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+        topic = node.broker.topics.topics["%RETRY%g"]
+        assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
+        answer = await client.heartbeat("bad group", "T")
+        assert answer.code == codes.SUCCESS
+        assert "bad group" not in node.broker.consumers.groups
+
+    with_broker(scenario)
+
+
+def test_a_heartbeat_with_a_fingerprint_may_leave_the_subscriptions_out() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        changes = []
+        for fingerprint, without_sub in ((7, False), (7, True), (8, False)):
+            answer = await client.heartbeat(
+                "g", "T", heartbeat_fingerprint=fingerprint, without_sub=without_sub
+            )
+            changes.append(answer.ext_fields["IS_SUB_CHANGE"])
+        assert changes == ["false", "false", "true"]
+        assert list(node.broker.consumers.groups["g"].subscriptions) == ["T"]
+
+    with_broker(scenario)
+
+
+def test_of_two_subscriptions_the_newer_holds() -> None:
+    table: ConsumerTable[str] = ConsumerTable()
+
+    def beat(member: str, version: int, *topics: str) -> bool:
+        data = ConsumerData(
+            "g",
+            subscription_data_set=[SubscriptionData(t, "*", sub_version=version) for t in topics],
+        )
+        return table.register(data, member, ClientInfo(member, "JAVA", 1))
+
+    assert beat("one", 5, "T")
+    assert beat("two", 3, "T")
+    assert table.groups["g"].subscriptions["T"].sub_version == 5
+    assert not beat("two", 9, "T")
+    assert table.groups["g"].subscriptions["T"].sub_version == 9
+    assert beat("one", 5, "U")
+    assert list(table.groups["g"].subscriptions) == ["U"]
+    assert table.subscribers("U") == ["g"]
+
+
+def test_an_empty_group_is_answered_with_an_error() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        answer = await client.call(
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "nobody"}
+        )
+        assert answer.code == codes.SYSTEM_ERROR
+        assert "'nobody' has no members" in (answer.remark or "")
+
+    with_broker(scenario)
+
+
+def test_bodies_that_are_not_understood_are_refused() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        for body in (b"", b"[]", b'{"clientID":5,"consumerDataSet":3}', bytes(100)):
+            answer = await client.call(RequestCode.HEART_BEAT, None, body)
+            assert answer.code == codes.SYSTEM_ERROR
+            assert "HeartbeatData" in (answer.remark or "")
+        assert (await client.heartbeat("g", "T")).code == codes.SUCCESS
+
+    with_broker(scenario)
+
+
+def test_only_filters_by_tag_pass_the_check() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        for kind, code in (("TAG", codes.SUCCESS), ("SQL92", codes.SYSTEM_ERROR)):
+            data = SubscriptionData("T", "a = 1", expression_type=kind)
+            body = CheckClientRequestBody("client", "g", data).encode()
+            answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+            assert answer.code == code
+
+    with_broker(scenario)
+
+
+def queue(number: int) -> MessageQueue:
+    return MessageQueue("T", "broker-a", number)
+
+
+def test_a_locked_queue_is_its_clients_until_it_is_given_back_or_forgotten() -> None:
+    async def lock(client: Client, client_id: str, numbers: Iterable[int]) -> set[int]:
+        queues = MessageQueues(map(queue, numbers))
+        answer = await client.call(
+            RequestCode.LOCK_BATCH_MQ, None, LockBatchRequestBody("g", client_id, queues).encode()
+        )
+        granted = LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+        return {queue.queue_id for queue in granted}
+
+    async def scenario(node: Running, client: Client) -> None:
+        assert await lock(client, "one", [0, 1]) == {0, 1}
+        assert await lock(client, "two", [0, 1, 2]) == {2}
+        unlock = LockBatchRequestBody("g", "one", MessageQueues([queue(0)])).encode()
+        await client.call(RequestCode.UNLOCK_BATCH_MQ, None, unlock)
+        assert await lock(client, "two", [0, 1]) == {0}
+        node.advance(LOCK_LIFETIME_MS + 1)
+        assert await lock(client, "two", [0, 1]) == {0, 1}
+
+    with_broker(scenario)
+
+
+LOCK_STEPS: st.SearchStrategy[tuple[str, str, set[int], int]] = st.one_of(
+    st.tuples(st.just("lock"), st.sampled_from("xy"), st.sets(st.integers(0, 3)), st.just(0)),
+    st.tuples(st.just("unlock"), st.sampled_from("xy"), st.sets(st.integers(0, 3)), st.just(0)),
+    st.tuples(st.just("wait"), st.just(""), st.just(set()), st.integers(1, 40)),
+    st.tuples(st.just("forget"), st.just(""), st.just(set()), st.just(0)),
+)
+
+
+@given(st.lists(LOCK_STEPS, max_size=40))
+def test_locks_follow_the_model(steps: list[tuple[str, str, set[int], int]]) -> None:
+    locks = QueueLocks(lifetime_ms=50)
+    held: dict[int, tuple[str, int]] = {}
+    now = 0
+    for kind, client, numbers, wait in steps:
+        now += wait
+        if kind == "lock":
+            expected = {
+                n for n in numbers if n not in held or held[n][0] == client or now - held[n][1] > 50
+            }
+            granted = locks.lock("g", map(queue, numbers), client, now)
+            assert {queue.queue_id for queue in granted} == expected
+            held.update((n, (client, now)) for n in expected)
+        elif kind == "unlock":
+            locks.unlock("g", map(queue, numbers), client)
+            held = {n: h for n, h in held.items() if n not in numbers or h[0] != client}
+        elif kind == "forget":
+            locks.forget_expired(now)
+            held = {n: h for n, h in held.items() if now - h[1] <= 50}
+        assert locks.any_held("g", now) == any(now - since <= 50 for _, since in held.values())
+        assert not locks.any_held("another", now)
+
+
+def test_heartbeats_are_plain_json() -> None:
+    assert heartbeat("g", "T").startswith(b'{"clientID":"client","consumerDataSet":[{')

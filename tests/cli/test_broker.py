@@ -1,0 +1,129 @@
+"""``orbitmq broker`` as a user runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from orbitmq.net.connection import Connection
+from tests.broker.remote import Client, bodies
+
+COMMAND = [sys.executable, "-m", "orbitmq.cli", "broker"]
+FREE_PORTS = ["--port", "0", "--name-server-port", "0"]
+READY = re.compile(r"ready name-server=(\S+:\d+) broker=(\S+:\d+) store=(/\S+)\n")
+
+
+class Started(NamedTuple):
+    process: subprocess.Popen[str]
+    name_server: str
+    address: str
+    store: Path
+
+
+@contextmanager
+def started(*options: str) -> Iterator[Started]:
+    process = subprocess.Popen(
+        [*COMMAND, *FREE_PORTS, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        match = READY.fullmatch(process.stdout.readline())
+        assert match is not None
+        yield Started(process, match[1], match[2], Path(match[3]))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def stopped(broker: Started, number: int) -> tuple[int, str, str]:
+    broker.process.send_signal(number)
+    rest, errors = broker.process.communicate(timeout=20)
+    return broker.process.returncode, rest, errors
+
+
+def exchange(address: str, body: bytes = b"") -> list[bytes]:
+    async def main() -> list[bytes]:
+        host, port = address.split(":")
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(lambda *_: None), host, int(port)
+        )
+        client = Client(connection, [])
+        if body:
+            await client.send("T", body)
+        answer = await client.pull("T")
+        client.close()
+        return bodies(answer)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_where_it_is_and_stops_cleanly(number: int) -> None:
+    with started() as broker:
+        assert exchange(broker.address, b"hello") == [b"hello"]
+        assert broker.store.is_dir()
+        assert stopped(broker, number) == (0, "", "")
+        assert not broker.store.exists()
+
+
+def test_messages_survive_a_kill(tmp_path: Path) -> None:
+    with started("--store", str(tmp_path / "store"), "--flush", "sync") as broker:
+        assert broker.store == tmp_path / "store"
+        exchange(broker.address, b"one")
+        broker.process.kill()
+        broker.process.wait()
+    with started("--store", str(tmp_path / "store")) as broker:
+        assert exchange(broker.address) == [b"one"]
+        assert stopped(broker, signal.SIGTERM)[0] == 0
+
+
+def failure(*options: str) -> str:
+    """The one line that the command ends with."""
+    done = subprocess.run(
+        [*COMMAND, *options], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+    assert "unrecognized arguments: --queues 5; see orbitmq broker --help" in failure(
+        "--queues", "5"
+    )
+    assert "argument --port: invalid int value: 'many'" in failure("--port", "many")
+    assert "argument --flush: invalid choice: 'never'" in failure("--flush", "never")
+    assert "port=70000" in failure("--port", "70000")
+    assert "broker_name='a b'" in failure("--broker-name", "a b")
+    file = tmp_path / "file"
+    file.touch()
+    assert str(file) in failure(*FREE_PORTS, "--store", str(file))
+
+
+def test_a_port_and_a_store_in_use_are_named_with_the_remedy(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        line = failure("--port", "0", "--name-server-port", port)
+        assert re.search(rf"another program listens on 127.0.0.1:{port}.*choose another port", line)
+    with started("--store", str(tmp_path)):
+        line = failure(*FREE_PORTS, "--store", str(tmp_path))
+        assert re.search(rf"{tmp_path} is used by another broker.*of its own", line)
+
+
+def test_help_names_every_option() -> None:
+    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True)
+    for option in ("host", "port", "name-server-port", "store", "flush", "broker-name", "cluster"):
+        assert f"--{option}" in done.stdout
