@@ -178,6 +178,24 @@ def test_a_peer_that_does_not_read_is_not_read_from_either() -> None:
     with_server(big_answer, scenario)
 
 
+def test_closing_a_server_does_not_wait_for_a_peer_that_does_not_read() -> None:
+    answered = asyncio.Event()
+
+    def huge_answer(command: RemotingCommand, connection: Connection) -> None:
+        connection.send(encode_response(command, 0, body_length=64 << 20), bytes(64 << 20))
+        answered.set()
+
+    async def scenario(server: Server) -> None:
+        _, writer = await asyncio.open_connection(server.host, server.port, limit=1024)
+        writer.write(encode_request(7, 1))
+        await answered.wait()
+        await server.close()
+        assert not server.connections
+        writer.transport.abort()
+
+    with_server(huge_answer, scenario)
+
+
 def test_a_port_in_use_is_named_with_the_remedy() -> None:
     async def scenario(server: Server) -> None:
         with pytest.raises(ConfigError, match=rf"port={server.port}.*0 takes any free one"):

@@ -164,6 +164,11 @@ class Connection(asyncio.BufferedProtocol):
             self._end(error)
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close at once; what the peer has not read yet is lost."""
+        self._end(None)
+        self._transport.abort()
+
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -13,6 +13,7 @@ from orbitmq.net.connection import Connection, RequestHandler
 from orbitmq.wire.frames import FRAME_LIMIT
 
 _BACKLOG = 1024
+_GRACE_SECONDS = 1.0
 
 
 class Server:
@@ -40,6 +41,8 @@ class Server:
         self._on_closed = on_closed
         self._frame_limit = frame_limit
         self._server: asyncio.Server | None = None
+        self._deserted = asyncio.Event()
+        self._deserted.set()
 
     @property
     def address(self) -> str:
@@ -62,12 +65,21 @@ class Server:
         self.host, self.port = listener.getsockname()[:2]
 
     async def close(self) -> None:
-        """Stop listening and close every connection once what was sent to it is written."""
+        """Stop listening and close every connection once what was sent to it is written.
+
+        A peer that does not read that within a second is cut off.
+        """
         if self._server is None:
             return
         self._server.close()
         for connection in list(self.connections):
             connection.close()
+        try:
+            await asyncio.wait_for(self._deserted.wait(), _GRACE_SECONDS)
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.abort()
+            await self._deserted.wait()
         await self._server.wait_closed()
         self._server = None
 
@@ -83,11 +95,14 @@ class Server:
 
     def _connected(self, connection: Connection) -> None:
         self.connections.add(connection)
+        self._deserted.clear()
         if self._on_connected:
             self._on_connected(connection)
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         self.connections.discard(connection)
+        if not self.connections:
+            self._deserted.set()
         if self._on_closed:
             self._on_closed(connection, error)
 
