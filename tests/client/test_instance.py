@@ -249,6 +249,22 @@ def test_unreachable_name_servers_are_named_and_tried_again(
         with_instance(cluster, scenario, name_server=address, poll_name_server_interval_ms=20)
 
 
+def test_a_fetch_under_way_at_the_end_says_so() -> None:
+    async def main(cluster: StubCluster) -> None:
+        cluster.name_server.default = silence
+        instance = await ClientInstance.obtain(config(cluster.address))
+        instance.register_producer("g", Producer("t"))
+        fetch = asyncio.create_task(instance.fetch_route("t"))
+        instance.spawn(instance.fetch_route("t"))
+        await until(lambda: cluster.name_server.requests)
+        await instance.release()
+        with pytest.raises(ClientStateError, match="shut down meanwhile"):
+            await fetch
+
+    with StubCluster() as cluster:
+        asyncio.run(main(cluster))
+
+
 # Heartbeats
 
 

@@ -229,3 +229,16 @@ def test_one_who_was_woken_and_gives_up_wakes_the_next() -> None:
     assert calls == ["first"]
     assignment.give_up(first)
     assert calls == ["first", "second"]
+
+
+def test_nothing_of_a_queue_that_is_being_given_up_is_polled() -> None:
+    assignment, assigned = assignment_with([0, 1], [2])
+    other = assignment.add(QUEUES[1], ProcessQueue(NOW))
+    assignment.put(other, messages([7]), 8)
+    assignment.take_one(NOW)
+    assigned.process_queue.leaving = True
+    taken = assignment.take(NOW)
+    assert taken is not None
+    assert (taken[0], offsets(taken[1])) == (other, [7])
+    assert assignment.take_one(NOW) is None
+    assert (assignment.cached, assigned.position) == (0, 1)

@@ -150,6 +150,30 @@ def test_closing_commits_what_was_polled_and_nothing_more(
         assert numbers(drain(again, 20)) == list(range(10, 30))
 
 
+def test_messages_the_user_failed_on_come_again(broker: EmbeddedBroker, producer: Producer) -> None:
+    def poll() -> None:
+        with make(broker) as consumer:
+            consumer.subscribe("orders")
+            drain(consumer, 10)
+            drain(consumer, 10)
+            raise ZeroDivisionError
+
+    def iterate() -> None:
+        with make(broker) as consumer:
+            consumer.subscribe("orders")
+            for message in consumer:
+                if message.body == b"13":
+                    raise ZeroDivisionError
+
+    send(producer, 30, queue=1)
+    for user in (poll, iterate):
+        with pytest.raises(ZeroDivisionError):
+            user()
+    with make(broker) as consumer:
+        consumer.subscribe("orders")
+        assert next(consumer).body == b"13"
+
+
 def test_without_auto_commit_only_commit_commits(
     broker: EmbeddedBroker, producer: Producer
 ) -> None:
@@ -456,6 +480,28 @@ def test_ctrl_c_interrupts_a_poll(broker: EmbeddedBroker) -> None:
         assert time.monotonic() - began < 10
         timer.join()
         assert consumer.poll(0) == []
+
+
+def test_a_broker_that_stops_and_comes_back_is_consumed_on(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        port, name_server_port = (
+            int(address.rpartition(":")[2]) for address in (broker.address, broker.name_server)
+        )
+        consumer = make(broker, pull_delay_when_error_ms=50, rebalance_min_interval_ms=50)
+        consumer.subscribe("orders")
+        consumer.start()
+        with Producer("makers", name_server=broker.name_server) as producer:
+            send(producer, 8)
+        assert numbers(drain(consumer, 8)) == list(range(8))
+        assert consumer.poll(0) == []
+        consumer.commit_sync()
+    assert consumer.poll(0.2) == []
+    with EmbeddedBroker(tmp_path, port=port, name_server_port=name_server_port) as broker:
+        with Producer("makers", name_server=broker.name_server) as producer:
+            send(producer, 8)
+        assert {message.queue_offset for message in drain(consumer, 8)} == {2, 3}
+        consumer.shutdown()
+        assert committed(broker) == dict.fromkeys(QUEUES, 4)
 
 
 def test_a_listener_hears_of_changed_queues(broker: EmbeddedBroker, producer: Producer) -> None:

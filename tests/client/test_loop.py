@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 from orbitmq.client.loop import Mailbox, Waiter, loop_thread
 from orbitmq.errors import ClientStateError
 from orbitmq.testing.wait import wait_until
+from tests.client.program import run_python
 
 
 class HandCrankedLoop:
@@ -216,16 +214,6 @@ def test_callbacks_that_do_not_end_are_left_behind(caplog: pytest.LogCaptureFixt
     thread.run(thread.callbacks_done(timeout_seconds=10))
 
 
-def run_python(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-
-
 def test_ctrl_c_interrupts_a_wait() -> None:
     done = run_python(
         """
@@ -255,10 +243,9 @@ def test_ctrl_c_interrupts_a_wait() -> None:
 def test_a_process_ends_although_a_client_was_not_shut_down() -> None:
     done = run_python(
         """
-        import logging, socket
+        import socket
         from orbitmq.blocking import Producer
 
-        logging.getLogger("orbitmq").addHandler(logging.NullHandler())
         with socket.create_server(("127.0.0.1", 0)) as nobody:
             producer = Producer("g", name_server="127.0.0.1:%d" % nobody.getsockname()[1])
             producer.start()

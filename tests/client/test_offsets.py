@@ -97,8 +97,8 @@ class Offsets(RuleBasedStateMachine):
             assert offset == memory
             return
         assert offset == saved
-        if saved >= 0 and queue not in self.frozen:
-            self.offsets[queue] = saved
+        if saved >= 0:
+            self.offsets.setdefault(queue, saved)
 
     @invariant()
     def memory_is_the_models(self) -> None:
@@ -116,6 +116,18 @@ def test_an_offset_that_cannot_be_read_is_an_error_and_not_no_offset() -> None:
     store.fail = True
     with pytest.raises(ConnectError):
         asyncio.run(store.read(Q0, ReadOffset.MEMORY_FIRST))
+
+
+def test_an_offset_set_while_another_is_being_read_stays() -> None:
+    class Slow(MemoryStore):
+        async def fetch(self, queue: MessageQueue) -> int:
+            self.update(queue, 25)
+            return 10
+
+    for source, offset in ((ReadOffset.MEMORY_FIRST, 25), (ReadOffset.STORE, 10)):
+        store = Slow()
+        assert asyncio.run(store.read(Q0, source)) == offset
+        assert store.get(Q0) == 25
 
 
 def test_what_could_not_be_saved_is_logged_and_saved_next_time(

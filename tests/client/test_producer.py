@@ -217,6 +217,7 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "topic": (lambda: Message("a b", b"x"), IllegalNameError, "' '"),
     "no topic": (lambda: Message("", b"x"), IllegalNameError, "blank"),
     "long topic": (lambda: Message("t" * 128, b"x"), IllegalNameError, "127"),
+    "flag": (lambda: Message("t", b"x", flag=2**31), InvalidMessageError, "flag=2147483648"),
     "system topic": (
         lambda: Message("SCHEDULE_TOPIC_XXXX", b"x"),
         InvalidMessageError,
@@ -266,6 +267,16 @@ def test_a_message_that_cannot_be_sent_says_why(name: str) -> None:
             with pytest.raises(error, match=text):
                 send(make())
         assert not sent(cluster)
+
+
+def test_a_field_of_a_wrong_type_fails_the_send_and_no_more() -> None:
+    with StubCluster(t=1) as cluster, producing(cluster) as producer:
+        producer.send(Message("t", b"x"))
+        with pytest.raises(TypeError):
+            producer.send(Message("t", b"x"), queue=MessageQueue("t", "broker-a", "0"))  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            producer.send(Message("t", b"x", tags=1))  # type: ignore[arg-type]
+        producer.send(Message("t", b"x"))
 
 
 def test_keys_of_a_batch_do_not_matter_where_its_queue_is_given() -> None:

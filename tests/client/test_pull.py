@@ -268,6 +268,21 @@ def test_a_broker_without_lite_pull_is_asked_by_plain_pulls() -> None:
         pulls = [(code, fields["sysFlag"]) for code, fields, _ in scene.broker.pulls]
         plain = (RequestCode.PULL_MESSAGE, "6")
         assert pulls == [(RequestCode.LITE_PULL_MESSAGE, "22"), plain, plain]
+        scene.broker.answer(codes.REQUEST_CODE_NOT_SUPPORTED)
+        assert scene.timers[0][0] == 3.0  # then it does not know that either
+
+    play(scenario, LITE)
+
+
+def test_every_lite_pull_under_way_is_asked_anew_plainly() -> None:
+    async def scenario(scene: Scene) -> None:
+        other = PullTask(scene.task._puller, QUEUE._replace(queue_id=3), ProcessQueue(0), 7)
+        other.start()
+        refusals = [on_done for *_, on_done in scene.broker.pulls]
+        for on_done in refusals:
+            on_done(RemotingCommand(code=codes.REQUEST_CODE_NOT_SUPPORTED))
+        assert [code for code, *_ in scene.broker.pulls[2:]] == [RequestCode.PULL_MESSAGE] * 2
+        other.stop()
 
     play(scenario, LITE)
 
