@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from orbitmq.broker.embedded import EmbeddedBroker
     from orbitmq.client.async_lite_pull_consumer import AsyncLitePullConsumer
     from orbitmq.client.async_producer import AsyncProducer
+    from orbitmq.client.async_push_consumer import AsyncPushConsumer
+    from orbitmq.client.listeners import (
+        ConsumeConcurrentlyContext,
+        ConsumeOrderlyContext,
+        ConsumeStatus,
+    )
+    from orbitmq.client.offsets import OffsetStore
+    from orbitmq.client.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.errors import (
         BodyError,
         BrokerError,
@@ -61,6 +69,7 @@ if TYPE_CHECKING:
         SendResult,
         SendStatus,
     )
+    from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
     from orbitmq.wire.message_view import MessageView
 
 __version__ = "0.1.0"
@@ -73,6 +82,10 @@ _HOMES = {
     "orbitmq.broker.embedded": "EmbeddedBroker",
     "orbitmq.client.async_lite_pull_consumer": "AsyncLitePullConsumer",
     "orbitmq.client.async_producer": "AsyncProducer",
+    "orbitmq.client.async_push_consumer": "AsyncPushConsumer",
+    "orbitmq.client.listeners": "ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus",
+    "orbitmq.client.offsets": "OffsetStore",
+    "orbitmq.client.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """BodyError BrokerError BrokerInternalError ClientStateError ConfigError
         ConnectError ConnectionLostError CorruptStoreError DiskFullError FrameError HeaderError
         IllegalNameError InvalidMessageError MessageIllegalError NetworkError NoPermissionError
@@ -80,6 +93,7 @@ _HOMES = {
         ServiceUnavailableError StoreError StoreLockedError SubscriptionError SystemBusyError
         TopicNotFoundError WireError""",
     "orbitmq.message": "Message MessageQueue PullResult PullStatus SendResult SendStatus",
+    "orbitmq.wire.bodies": "ConsumeFromWhere MessageModel",
     "orbitmq.wire.message_view": "MessageView",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -94,6 +108,7 @@ __all__ = [
     "AllocateStrategy",
     "AsyncLitePullConsumer",
     "AsyncProducer",
+    "AsyncPushConsumer",
     "BodyError",
     "BrokerError",
     "BrokerInternalError",
@@ -101,6 +116,10 @@ __all__ = [
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
+    "ConsumeConcurrentlyContext",
+    "ConsumeFromWhere",
+    "ConsumeOrderlyContext",
+    "ConsumeStatus",
     "CorruptStoreError",
     "DiskFullError",
     "EmbeddedBroker",
@@ -111,10 +130,12 @@ __all__ = [
     "LitePullConsumer",
     "Message",
     "MessageIllegalError",
+    "MessageModel",
     "MessageQueue",
     "MessageView",
     "NetworkError",
     "NoPermissionError",
+    "OffsetStore",
     "OrbitMQError",
     "Producer",
     "PullResult",
@@ -133,6 +154,8 @@ __all__ = [
     "SystemBusyError",
     "TopicNotFoundError",
     "WireError",
+    "select_queue_by_hash",
+    "select_queue_by_random",
 ]
 
 

@@ -225,7 +225,8 @@ class LitePullConsumer(_Face):
 
     Or, message by message for as long as it runs, ``for message in consumer``. Messages are
     pulled in the background and kept until they are polled; what was polled counts as consumed
-    when the next poll begins, and at the end. With ``auto_commit`` that is committed every 5 s
+    when the next poll begins, and at the end, unless an exception ends the ``with`` statement:
+    then the messages polled last come again. With ``auto_commit`` that is committed every 5 s
     and at the end, without it by :meth:`commit` alone.
 
     Consumers with the same ``group`` share the queues of the topics they :meth:`subscribe` to;
@@ -252,6 +253,14 @@ class LitePullConsumer(_Face):
             queue_listener=queue_listener,
         )
         super().__init__(self._core)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        loop_thread().run(self._core.shutdown(done=error is None))
 
     def subscribe(self, topic: str, expression: str | None = "*") -> None:
         """Share the queues of ``topic`` with the other consumers of the group.

@@ -62,7 +62,7 @@ class AsyncLitePullConsumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.shutdown()
+        await loop_thread().run_async(self._core.shutdown(done=error is None))
 
     def subscribe(self, topic: str, expression: str | None = "*") -> None:
         """Share the queues of ``topic`` with the group; see LitePullConsumer.subscribe."""

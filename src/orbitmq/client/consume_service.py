@@ -32,11 +32,30 @@ class ConsumeOwner(Protocol):
         """Whether messages that fail can be given back."""
         ...
 
-    clock: Clock
-    thread: LoopThread
-    instance: ClientInstance
-    offsets: OffsetStore
-    send_back: SendBack
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        ...
+
+    @property
+    def thread(self) -> LoopThread:
+        """The private loop."""
+        ...
+
+    @property
+    def instance(self) -> ClientInstance:
+        """The client."""
+        ...
+
+    @property
+    def offsets(self) -> OffsetStore:
+        """How far queues are consumed."""
+        ...
+
+    @property
+    def send_back(self) -> SendBack:
+        """What gives failed messages back."""
+        ...
 
     def listener_of(self, message: MessageView) -> Listener:
         """Who consumes ``message``."""

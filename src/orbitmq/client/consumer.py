@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -91,11 +92,13 @@ class ConsumerCore(ABC):
         self.instance: ClientInstance
         self.offsets: OffsetStore
         self._base_config = config
+        self._subscribing = threading.Lock()
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._allocate: AllocateStrategy = allocate or AllocateAveragely()
         self._given_store = offset_store
         self._queue_listener = queue_listener
-        self._begin_ms = config.consume_timestamp_ms or clock.now_ms() - _HALF_AN_HOUR_MS
+        begin_ms = config.consume_timestamp_ms
+        self._begin_ms = clock.now_ms() - _HALF_AN_HOUR_MS if begin_ms is None else begin_ms
         self._introducing = 0
         self._notice: asyncio.TimerHandle | None = None
         self._balanced_at = -_NOTICE_INTERVAL_SECONDS
@@ -158,8 +161,8 @@ class ConsumerCore(ABC):
             self.instance.rebalance_immediately()
         self._balanced_at = self.clock.monotonic()
 
-    def group_changed(self) -> None:
-        """A broker says that consumers came or went: balance at once.
+    def balance_soon(self) -> None:
+        """Balance at once, as when a broker says that consumers came or went.
 
         The others do so too, and whoever takes a queue waits only ``handover_delay_ms`` for its
         offset, less than the rebalance service lets pass between two rebalances. Notices that
@@ -214,18 +217,22 @@ class ConsumerCore(ABC):
         """Subscribe to ``topic``, from any thread; a running consumer makes it known at once."""
         check_topic(topic)
         version = self.clock.now_ms()
-        subscription = build_subscription(topic, expression, sub_version=version)
-        self._subscriptions = {**self._subscriptions, topic: subscription}
+        self.put_subscription(build_subscription(topic, expression, sub_version=version))
         if self.lifecycle.running:
             self.thread.post(self._spawn_make_known)
 
     def remove_subscription(self, topic: str) -> None:
         """Unsubscribe from ``topic``, from any thread; its queues are given up at once."""
-        self._subscriptions = {
-            name: data for name, data in self._subscriptions.items() if name != topic
-        }
+        with self._subscribing:
+            others = {name: data for name, data in self._subscriptions.items() if name != topic}
+            self._subscriptions = others
         if self.lifecycle.running:
             self.thread.post(self._spawn_make_known)
+
+    def put_subscription(self, subscription: SubscriptionData) -> None:
+        """Keep a subscription, in place of the one to the same topic."""
+        with self._subscribing:
+            self._subscriptions = {**self._subscriptions, subscription.topic: subscription}
 
     def _spawn_make_known(self) -> None:
         if self.lifecycle.running:
@@ -304,7 +311,7 @@ class ConsumerCore(ABC):
         if leaving:
             _, slow = await asyncio.wait(leaving, timeout=_GIVE_UP_SECONDS)
             for task in slow:
-                task.add_done_callback(lambda _: self.instance.rebalance_immediately())
+                task.add_done_callback(lambda _: self.balance_soon())
 
     def _start_leaving(self, queues: Collection[MessageQueue]) -> list[asyncio.Task[None]]:
         started = []
@@ -392,7 +399,7 @@ class ConsumerCore(ABC):
         if offset < 0:
             offset = await self._where_to_begin(task.queue)
             if not task.process_queue.leaving:
-                self.offsets.update(task.queue, offset)
+                self.offsets.set_default(task.queue, offset)
         return offset
 
     async def _where_to_begin(self, queue: MessageQueue) -> int:
@@ -416,4 +423,4 @@ def _consumer_ids_changed(
     log.info("the broker at %s says the consumers of %s changed", connection.peer, group)
     consumer = instance.consumer(group)
     if isinstance(consumer, ConsumerCore):
-        consumer.group_changed()
+        consumer.balance_soon()

@@ -22,8 +22,8 @@ from orbitmq.client.config import (
 from orbitmq.errors import ConfigError
 from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
 
-Span = Annotated[int, Meta(ge=1, le=65535)]
-BatchSize = Annotated[int, Meta(ge=1, le=1024)]
+UpTo64Ki = Annotated[int, Meta(ge=1, le=65535)]
+UpTo1024 = Annotated[int, Meta(ge=1, le=1024)]
 
 _ConfigT = TypeVar("_ConfigT", bound="ConsumerConfig")
 
@@ -37,9 +37,9 @@ class ConsumerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Where a group without an offset of a queue starts: at its end, its beginning, or a time."""
     consume_timestamp_ms: CountOrZero | None = None
     """That time, ms since the epoch. Default: half an hour before the consumer was made."""
-    pull_threshold_for_queue: Span = 1000
+    pull_threshold_for_queue: UpTo64Ki = 1000
     """A queue with more messages than this cached is not pulled."""
-    pull_threshold_size_for_queue: BatchSize = 100
+    pull_threshold_size_for_queue: UpTo1024 = 100
     """The same in MiB of records."""
     broker_suspend_max_time_ms: Millis = 20_000
     """How long a broker may hold a pull while there is no message."""
@@ -63,11 +63,11 @@ class LitePullConfig(ConsumerConfig, frozen=True, kw_only=True, forbid_unknown_f
     """How often; it happens within ``poll``, for what earlier polls gave."""
     poll_timeout_ms: CountOrZero = 5_000
     """How long ``poll`` waits when it is not told."""
-    pull_batch_size: BatchSize = 10
+    pull_batch_size: UpTo1024 = 10
     """Messages a pull asks for; a poll gives those of one pull."""
     pull_threshold_for_all: Count = 10_000
     """With more messages than this cached of all queues together none is pulled."""
-    consume_max_span: Span = 2000
+    consume_max_span: UpTo64Ki = 2000
     """A queue whose cached offsets span more than this is not pulled."""
 
 
@@ -76,11 +76,11 @@ class PushConfig(ConsumerConfig, frozen=True, kw_only=True, forbid_unknown_field
 
     orderly: bool = False
     """Whether the messages of a queue are consumed in order, one batch at a time."""
-    consume_threads: BatchSize = 20
+    consume_threads: UpTo1024 = 20
     """How many listeners run at once: threads for plain functions, tasks for coroutines."""
-    consume_batch_size: BatchSize = 1
+    consume_batch_size: UpTo1024 = 1
     """Messages a listener gets at once, at most (consumeMessageBatchMaxSize)."""
-    pull_batch_size: BatchSize = 32
+    pull_batch_size: UpTo1024 = 32
     """Messages a pull asks for."""
     pull_batch_bytes: Count = 256 * 1024
     """Bytes a pull asks for; brokers of RocketMQ 5 only."""
@@ -90,7 +90,7 @@ class PushConfig(ConsumerConfig, frozen=True, kw_only=True, forbid_unknown_field
     """Cached messages of all queues, divided among them in place of pull_threshold_for_queue."""
     pull_threshold_size_for_topic: Annotated[int, Meta(ge=1, le=102_400)] | None = None
     """The same in MiB, in place of pull_threshold_size_for_queue."""
-    consume_concurrently_max_span: Span = 2000
+    consume_concurrently_max_span: UpTo64Ki = 2000
     """A queue whose cached offsets span more than this is not pulled, unless ``orderly``."""
     post_subscription_when_pull: bool = False
     """Whether each pull carries its subscription."""

@@ -24,6 +24,7 @@ from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
     BrokerError,
+    ClientStateError,
     ConnectError,
     NetworkError,
     OrbitMQError,
@@ -115,6 +116,7 @@ class ClientInstance:
 
     def _start(self) -> None:
         config = self.config
+        self.spawn(self._hold_connections())
         self.spawn(self._keep_routes())
         self.spawn(self._every(_FIRST_HEARTBEAT_MS, config.heartbeat_interval_ms, self._beat))
         self.spawn(
@@ -126,6 +128,13 @@ class ClientInstance:
         )
         self.spawn(self._keep_balanced())
         log.info("client %s started, name servers %s", self.client_id, self.name_servers.addresses)
+
+    async def _hold_connections(self) -> None:
+        """Close them even where the process ends without a release."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await self.pool.close()
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run ``coroutine`` beside everything else; it ends with the instance at the latest."""
@@ -248,6 +257,11 @@ class ClientInstance:
             fetch.add_done_callback(self._fetch_done)
         try:
             return await asyncio.shield(fetch)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not fetch.cancelled() or (caller is not None and caller.cancelling()):
+                raise
+            raise ClientStateError(f"client {self.client_id} was shut down meanwhile") from None
         except OrbitMQError as error:
             # A caller's own copy: the fetch is shared, and a traceback has one owner.
             raise copy.copy(error) from error

@@ -148,7 +148,12 @@ class Runner(Protocol):
 
 
 class ThreadRunner:
-    """A pool of ``size`` threads, begun when needed. The one that was busy last is woken first."""
+    """A pool of ``size`` threads, begun when needed. The one that was busy last is woken first.
+
+    One thread is woken at a time, and wakes the next when there is more to do before it begins:
+    listeners that wait for something have the whole pool at work at once, while listeners that
+    only compute, of which Python runs one at a time, do not wake threads in vain.
+    """
 
     def __init__(self, size: int, name: str) -> None:
         self._size = size
@@ -157,22 +162,16 @@ class ThreadRunner:
         self._jobs: deque[Job] = deque()
         self._idle: list[threading.Lock] = []
         self._threads = 0
+        self._waking = False
         self._stopped = False
 
     def submit(self, jobs: Iterable[Job]) -> None:
-        """Queue ``jobs``, and wake or start a thread for each while there are some."""
+        """Queue ``jobs``, and see to it that somebody does them."""
         with self._lock:
-            before = len(self._jobs)
             self._jobs.extend(jobs)
-            wanted = len(self._jobs) - before
-            woken = [self._idle.pop() for _ in range(min(wanted, len(self._idle)))]
-            started = min(wanted - len(woken), self._size - self._threads)
-            numbers = range(self._threads + 1, self._threads + started + 1)
-            self._threads += started
-        for parked in woken:
-            parked.release()
-        for number in numbers:
-            threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True).start()
+            wake = self._next_to_wake()
+        if wake is not None:
+            wake()
 
     def stop(self) -> None:
         """Forget the jobs not begun; the threads end when they are idle."""
@@ -183,18 +182,39 @@ class ThreadRunner:
         for parked in idle:
             parked.release()
 
+    def _next_to_wake(self) -> Callable[[], None] | None:
+        """With the lock: what wakes or starts one more thread, if there is need and room."""
+        if self._waking or not self._jobs:
+            return None
+        if self._idle:
+            self._waking = True
+            return self._idle.pop().release
+        if self._threads < self._size:
+            self._waking = True
+            self._threads += 1
+            name = f"{self._name}-{self._threads}"
+            return threading.Thread(target=self._work, name=name, daemon=True).start
+        return None
+
     def _work(self) -> None:
         parked = threading.Lock()
         parked.acquire()
+        woken = True
         while True:
             with self._lock:
+                if woken:
+                    self._waking = woken = False
                 job = self._jobs.popleft() if self._jobs else None
                 if job is None:
                     if self._stopped:
                         return
                     self._idle.append(parked)
+                wake = self._next_to_wake()
+            if wake is not None:
+                wake()
             if job is None:
                 parked.acquire()
+                woken = True
             else:
                 _run_logged(job)
 

@@ -140,6 +140,7 @@ class LitePullAssignment:
     def take(self, now_ms: int) -> tuple[AssignedQueue, list[MessageView]] | None:
         """The next batch, in the order they came, or what is left of it; it counts as polled."""
         with self._lock:
+            self._skip_leaving()
             if not self._batches:
                 return None
             assigned, messages = self._batches[0]
@@ -152,6 +153,7 @@ class LitePullAssignment:
     def take_one(self, now_ms: int) -> tuple[AssignedQueue, MessageView] | None:
         """The next message of the next batch; it alone counts as polled."""
         with self._lock:
+            self._skip_leaving()
             if not self._batches:
                 return None
             assigned, messages = self._batches[0]
@@ -233,6 +235,11 @@ class LitePullAssignment:
         kept = deque(batch for batch in self._batches if batch.assigned is not assigned)
         self._batches = kept
         self._cached = sum(len(batch.messages) for batch in kept) - self._taken
+
+    def _skip_leaving(self) -> None:
+        """Leave the messages of a queue that is being given up to its next owner."""
+        while self._batches and self._batches[0].assigned.process_queue.leaving:
+            self._forget_batches(self._batches[0].assigned)
 
     def _finish_batch(self, now_ms: int) -> None:
         """All messages of the first batch were taken."""

@@ -87,6 +87,7 @@ class LitePullCore(ConsumerCore):
         self._assigned: frozenset[MessageQueue] = frozenset()
         self._assigned_filters: dict[str, SubscriptionData] = {}
         self._next_commit_ms = -1
+        self._done = False
 
     # Life
 
@@ -95,8 +96,12 @@ class LitePullCore(ConsumerCore):
         await super().start()
         self._apply_assignment()
 
-    async def shutdown(self) -> None:
-        """As every consumer; with auto-commit all that was polled is committed (Java's is not)."""
+    async def shutdown(self, *, done: bool = True) -> None:
+        """As every consumer; with auto-commit what was polled is committed (Java's is not).
+
+        Unless ``done`` the user failed on the messages polled last, which are left out.
+        """
+        self._done = done
         await super().shutdown()
         self.assignment.wake_all()
 
@@ -286,7 +291,7 @@ class LitePullCore(ConsumerCore):
         """
         assigned = self.assignment.remove(task.queue)
         if assigned is not None and self.config.auto_commit:
-            position = assigned.settled if self.lifecycle.running else assigned.position
+            position = assigned.position if self._done else assigned.settled
             if position >= 0:
                 self.offsets.update(task.queue, position)
         await super().leave(task)

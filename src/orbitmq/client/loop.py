@@ -27,6 +27,8 @@ log = logging.getLogger("orbitmq.client")
 T = TypeVar("T")
 
 _STOP_SECONDS = 5.0
+_TURNS_TO_CLOSE = 5
+"""Turns of the loop that a transport takes at most from its close to its end."""
 
 
 class Mailbox:
@@ -313,6 +315,8 @@ async def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    for _ in range(_TURNS_TO_CLOSE):
+        await asyncio.sleep(0)
     await loop.shutdown_asyncgens()
     await loop.shutdown_default_executor()
 
@@ -334,6 +338,8 @@ _current: LoopThread | None = None
 def loop_thread() -> LoopThread:
     """The private loop of this process, started when first asked for."""
     global _current  # noqa: PLW0603 - one a process is the point
+    if _current is not None:
+        return _current
     with _guard:
         if _current is None:
             _current = LoopThread()

@@ -85,6 +85,11 @@ class OffsetStore(ABC):
                 return
             self._offsets[queue] = offset
 
+    def set_default(self, queue: MessageQueue, offset: int) -> int:
+        """Set the offset of ``queue`` where it has none; the one it has then."""
+        with self._lock:
+            return self._offsets.setdefault(queue, offset)
+
     def update_and_freeze(self, queue: MessageQueue, offset: int) -> None:
         """Set the offset of ``queue`` and keep it, until :meth:`remove`, from being moved."""
         with self._lock:
@@ -98,7 +103,7 @@ class OffsetStore(ABC):
     async def read(self, queue: MessageQueue, source: ReadOffset) -> int:
         """The offset of ``queue``, or NO_OFFSET; errors as :meth:`fetch`.
 
-        What is read from the store is also the offset in memory from then on.
+        What is read from the store becomes the offset in memory, unless one was set meanwhile.
         """
         if source is not ReadOffset.STORE:
             offset = self.get(queue)
@@ -106,7 +111,8 @@ class OffsetStore(ABC):
                 return offset
         offset = await self.fetch(queue)
         if offset >= 0:
-            self.update(queue, offset)
+            known = self.set_default(queue, offset)
+            return offset if source is ReadOffset.STORE else known
         return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, confirmed: bool = False) -> None:

@@ -46,6 +46,8 @@ def prepare_message(message: Message, config: ProducerConfig) -> Outgoing:
     topic = message.topic
     _check_sendable(topic)
     body = _checked_body(message, config.max_message_size)
+    if not -0x8000_0000 <= message.flag <= 0x7FFF_FFFF:
+        raise InvalidMessageError(f"flag={message.flag}: a flag is a 32-bit integer")
     properties, message_id = _properties_of(message)
     sys_flag = 0
     if len(body) >= config.compress_over_bytes:

@@ -127,6 +127,7 @@ class PullTask:
         "_epoch",
         "_failures",
         "_fields",
+        "_lite",
         "_puller",
         "_subscription",
         "_timer",
@@ -148,6 +149,7 @@ class PullTask:
         self._timer: asyncio.TimerHandle | None = None
         self._broker_id = MASTER_ID
         self._failures = 0
+        self._lite = False
         self._subscription: SubscriptionData | None = None
         self._fields: dict[str, str] = {}
 
@@ -211,7 +213,7 @@ class PullTask:
         self.process_queue.last_pull_ms = puller.instance.clock.now_ms()
         subscription = puller.owner.subscription(self.queue.topic)
         if subscription is None:
-            log.warning("group %s is not subscribed to %s", puller.group, self.queue.topic)
+            log.debug("group %s is not subscribed to %s", puller.group, self.queue.topic)
             self._later(puller.settings.error_delay_ms)
             return
         if subscription is not self._subscription:
@@ -277,7 +279,8 @@ class PullTask:
         if commit > 0 and self._broker_id == MASTER_ID:
             flag |= COMMIT_OFFSET
         code = RequestCode.PULL_MESSAGE
-        if settings.lite and address not in puller.without_lite_pull:
+        self._lite = settings.lite and address not in puller.without_lite_pull
+        if self._lite:
             code = RequestCode.LITE_PULL_MESSAGE
             flag |= LITE_PULL
         fields = self._fields
@@ -394,13 +397,12 @@ class PullTask:
 
     def _lacks_lite_pull(self, address: str, answer: RemotingCommand) -> bool:
         """Whether this broker does not know LITE_PULL_MESSAGE, as those of 4.9 do not."""
-        puller = self._puller
-        if answer.code != codes.REQUEST_CODE_NOT_SUPPORTED or not puller.settings.lite:
+        if answer.code != codes.REQUEST_CODE_NOT_SUPPORTED or not self._lite:
             return False
-        if address in puller.without_lite_pull:
-            return False
-        log.info("the broker at %s does not know LITE_PULL_MESSAGE: PULL_MESSAGE it is", address)
-        puller.without_lite_pull.add(address)
+        without = self._puller.without_lite_pull
+        if address not in without:
+            log.info("the broker at %s has no LITE_PULL_MESSAGE: PULL_MESSAGE it is", address)
+            without.add(address)
         return True
 
     # Failure

@@ -47,6 +47,7 @@ FunctionT = TypeVar("FunctionT", bound=ListenerFunction)
 
 _SUSPENDED_DELAY_MS: Final = 1_000
 _DEFAULT_MAX_RECONSUME_TIMES: Final = 16
+_LOCK_RETRY_SECONDS: Final = 0.5
 
 
 class PushCore(ConsumerCore):
@@ -154,8 +155,8 @@ class PushCore(ConsumerCore):
         if not self.lifecycle.running:
             self._check_listeners()
         if self.message_model is MessageModel.CLUSTERING:
-            again = build_subscription(self._retry_topic, sub_version=self.clock.now_ms())
-            self._subscriptions = {**self._subscriptions, self._retry_topic: again}
+            version = self.clock.now_ms()
+            self.put_subscription(build_subscription(self._retry_topic, sub_version=version))
         await super().start()
         self._keeper = asyncio.create_task(self._service.keep())
 
@@ -201,7 +202,7 @@ class PushCore(ConsumerCore):
     def _wake_all(self) -> None:
         for task in self.tasks.values():
             task.wake()
-        self.instance.rebalance_immediately()
+        self.balance_soon()
 
     # Queues
 
@@ -216,11 +217,12 @@ class PushCore(ConsumerCore):
         wanted = [queue for queue in queues if queue not in self.tasks]
         locked = await self._locks.lock(wanted)
         mine = {queue: False for queue in wanted if locked.get(queue)}
-        if len(mine) < len(queues):
-            log.info("group %s: %d of %d queues are locked", self.group, len(mine), len(queues))
         await super().take_on(mine)
         self._note_locks(locked)
-        return len(mine) == len(queues)
+        if len(mine) < len(queues):
+            # Their owner unlocks them when its listeners end (rebalanceLater).
+            asyncio.get_running_loop().call_later(_LOCK_RETRY_SECONDS, self.balance_soon)
+        return True
 
     async def leave(self, task: PullTask) -> None:
         """Let go of a queue once no listener works on it, or that took too long."""
@@ -274,8 +276,8 @@ class PushCore(ConsumerCore):
         """
         subscription = self._subscriptions.get(topic)
         if subscription is not None:
-            renewed = msgspec.structs.replace(subscription, sub_version=self.clock.now_ms())
-            self._subscriptions = {**self._subscriptions, topic: renewed}
+            version = self.clock.now_ms()
+            self.put_subscription(msgspec.structs.replace(subscription, sub_version=version))
             await self.instance.heartbeat()
         self.flow.limits = self._limits(len(self.tasks))
         await super().queues_changed(topic, all_queues, mine)
@@ -385,7 +387,7 @@ class PushCore(ConsumerCore):
 
     async def _take_anew(self, queue: MessageQueue) -> None:
         await self.give_up([queue])
-        self.instance.rebalance_immediately()
+        self.balance_soon()
 
     def progressed(self, task: PullTask, *, idle: bool) -> None:
         """Pull again where flow control waits for room; go on giving up a queue."""

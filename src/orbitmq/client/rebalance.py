@@ -139,6 +139,7 @@ class Rebalance:
         self._next_waits = False
         self._known: dict[str, Membership] = {}
         self._looks: Counter[str] = Counter()
+        self._failures: dict[str, str] = {}
 
     async def run(self) -> bool:
         """Balance all topics (doRebalance); False when it should be tried again soon.
@@ -157,10 +158,7 @@ class Rebalance:
                 except TopicNotFoundError as error:
                     balanced = self._without_route(topic, error) and balanced
                 except (NetworkError, BrokerError) as error:
-                    if not topic.startswith(RETRY_PREFIX):
-                        log.warning(
-                            "group %s keeps its queues of %s: %s", self._group, topic, error
-                        )
+                    self._log_failure(topic, error)
                     balanced = False
             await self._leave_other_topics()
             return balanced
@@ -174,6 +172,7 @@ class Rebalance:
         client_id = self._instance.client_id
         client_ids = sorted(await self._instance.consumer_ids(self._group, topic))
         now = Membership(tuple(client_ids), tuple(queues))
+        self._failures.pop(topic, None)
         seen = client_id in client_ids
         if not seen:
             # The broker forgot us, so the others share our queues already.
@@ -214,6 +213,13 @@ class Rebalance:
         if lost:
             log.info("group %s gives up, unsubscribed: %s", self._group, names(lost))
             await self._owner.give_up(lost)
+
+    def _log_failure(self, topic: str, error: OrbitMQError) -> None:
+        """Warn of a failure when it is new; it may come every second for a long time."""
+        new = self._failures.get(topic) != str(error) and not topic.startswith(RETRY_PREFIX)
+        self._failures[topic] = str(error)
+        level = logging.WARNING if new else logging.DEBUG
+        log.log(level, "group %s keeps its queues of %s as they are: %s", self._group, topic, error)
 
     def _without_route(self, topic: str, error: OrbitMQError) -> bool:
         """A topic nobody knows yet is asked for again soon, but not for ever."""

@@ -233,16 +233,20 @@ class Sending:
             self._timer.cancel()
             self._timer = None
         opaque = connection.next_opaque()
-        head = sender.template(outgoing.topic, queue.broker_name, outgoing.batch).head(
-            opaque,
-            queue.queue_id,
-            outgoing.sys_flag,
-            sender.instance.clock.now_ms(),
-            outgoing.flag,
-            outgoing.properties,
-            len(outgoing.body),
-            oneway=self._oneway,
-        )
+        try:
+            head = sender.template(outgoing.topic, queue.broker_name, outgoing.batch).head(
+                opaque,
+                queue.queue_id,
+                outgoing.sys_flag,
+                sender.instance.clock.now_ms(),
+                outgoing.flag,
+                outgoing.properties,
+                len(outgoing.body),
+                oneway=self._oneway,
+            )
+        except (HeaderError, TypeError) as error:  # a field of the user's that is no header field
+            self._fail(error)
+            return
         if self._oneway:
             connection.send(head, outgoing.body)
             connection.when_writable(self._written)
@@ -369,7 +373,7 @@ class Sending:
             error.address,
         )
 
-    def _fail(self, error: OrbitMQError) -> None:
+    def _fail(self, error: Exception) -> None:
         self._finish()
         if self._stored is not None:
             self._sink.set_result(self._stored)
