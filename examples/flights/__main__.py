@@ -65,9 +65,11 @@ def run(flights: pd.DataFrame, output: Path, scratch: Path) -> Path:
             shutil.rmtree(parquet, ignore_errors=True)  # of an earlier run
             result = pipeline(flights, broker.name_server, parquet, scratch, stages)
     check(flights, readers, listener)
+    stages.check()
     report.check_delays(result, flights)
     table = report.by_carrier_and_hour(result)
     console.print(delay_table(table))
+    console.print(stages.counts())
     chart = output / "departure-delays.png"
     report.save_chart(table, chart)
     return chart
@@ -88,6 +90,19 @@ class Stages(Progress):
     def stage(self, description: str, total: int) -> Stage:
         """A new bar."""
         return Stage(self, description, total)
+
+    def check(self) -> None:
+        """Every stage must have seen exactly what is due to it."""
+        for task in self.tasks:
+            report.check_equal(task.description, int(task.completed), int(task.total or 0))
+
+    def counts(self) -> Table:
+        """What each stage counted."""
+        table = Table("stage", title="Counts, as they must be")
+        table.add_column("rows", justify="right")
+        for task in self.tasks:
+            table.add_row(task.description, f"{int(task.completed):,}")
+        return table
 
 
 class Stage:
@@ -196,10 +211,11 @@ def pipeline(
         run_to_end()
         send_end_of_year(name_server)
         run_to_end()  # goes on from the checkpoints; the marker closes the last windows
-        stored = spark.read.parquet(str(parquet)).count()
         result = delays.read_back(spark, name_server)
-    report.check_equal("rows that Spark read", to_parquet.done, len(flights) + 1)
-    report.check_equal("windows in the topic, as in Parquet,", len(result), stored)
+        stages.stage("hourly results in Parquet", len(result))(
+            spark.read.parquet(str(parquet)).count()
+        )
+        stages.stage("hourly results read back", len(result))(len(result))
     return result
 
 
