@@ -22,6 +22,10 @@ final class PushConsumer {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.get("group"));
         consumer.setNamesrvAddr(options.get("nameServer"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        // Every 30 s by default: so long a new group's retry topic goes unseen, and so long the broker
+        // refuses pulls (SUBSCRIPTION_NOT_LATEST) after a rebalance that collided with a heartbeat.
+        consumer.setPollNameServerInterval(1_000);
+        consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeMessageBatchMaxSize(Integer.parseInt(options.get("batch")));
         consumer.subscribe(options.get("topic"), options.get("tags"));
         consumer.setMessageQueueListener(received);
