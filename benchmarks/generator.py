@@ -14,7 +14,6 @@ import selectors
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -30,40 +29,42 @@ from orbitmq.wire.record import encode_batch
 
 QUEUES = 8
 BODY = b"x" * 100
+RECEIVE_BUFFER = 8 << 20
 OK = b'"code":0,'
 
 
-@dataclass
 class Client:
     """One connection with a window of requests in flight."""
 
-    address: str
-    window: int
-    sock: socket.socket = field(init=False)
-    pending: int = 0
-    rest: bytes = b""
-
-    def __post_init__(self) -> None:
-        host, port = self.address.rsplit(":", 1)
+    def __init__(self, address: str, window: int) -> None:
+        host, port = address.rsplit(":", 1)
         self.sock = socket.create_connection((host, int(port)), timeout=60)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.window = window
+        self.pending = 0
+        self._address = address
+        self._buffer = bytearray(RECEIVE_BUFFER)
+        self._view = memoryview(self._buffer)
+        self._held = 0
 
     def receive(self) -> int:
         """Read once and count the whole responses; a response that is an error ends the run."""
-        data = self.sock.recv(1 << 20)
-        if not data:
-            raise ConnectionError(f"{self.address} closed the connection")
-        data = self.rest + data if self.rest else data
-        position, count, size = 0, 0, len(data)
+        received = self.sock.recv_into(self._view[self._held :])
+        if not received:
+            raise ConnectionError(f"{self._address} closed the connection")
+        buffer, size = self._buffer, self._held + received
+        position = count = 0
         while size - position >= 4:
-            end = position + 4 + int.from_bytes(data[position : position + 4], "big")
+            end = position + 4 + int.from_bytes(buffer[position : position + 4], "big")
             if end > size:
                 break
-            if OK not in data[position : position + 300]:
-                raise RuntimeError(f"{self.address} answered {data[position : position + 600]!r}")
+            if buffer.find(OK, position, position + 300) < 0:
+                answer = bytes(buffer[position : position + 600])
+                raise RuntimeError(f"{self._address} answered {answer!r}")
             position = end
             count += 1
-        self.rest = data[position:]
+        self._held = size - position
+        buffer[: self._held] = buffer[position:size]
         self.pending -= count
         return count
 
