@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         ConnectError,
         ConnectionLostError,
         CorruptStoreError,
+        DataLossError,
         DiskFullError,
         FrameError,
         HeaderError,
@@ -87,8 +88,8 @@ _HOMES = {
     "orbitmq.client.offsets": "OffsetStore",
     "orbitmq.client.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """BodyError BrokerError BrokerInternalError ClientStateError ConfigError
-        ConnectError ConnectionLostError CorruptStoreError DiskFullError FrameError HeaderError
-        IllegalNameError InvalidMessageError MessageIllegalError NetworkError NoPermissionError
+        ConnectError ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
+        HeaderError IllegalNameError InvalidMessageError MessageIllegalError NetworkError NoPermissionError
         OrbitMQError QueryNotFoundError RecordError RequestNotSupportedError RequestTimeoutError
         ServiceUnavailableError StoreError StoreLockedError SubscriptionError SystemBusyError
         TopicNotFoundError WireError""",
@@ -121,6 +122,7 @@ __all__ = [
     "ConsumeOrderlyContext",
     "ConsumeStatus",
     "CorruptStoreError",
+    "DataLossError",
     "DiskFullError",
     "EmbeddedBroker",
     "FrameError",

@@ -220,3 +220,7 @@ class DiskFullError(StoreError):
 
 class CorruptStoreError(StoreError):
     """A file of the store has a size or content that cannot be right."""
+
+
+class DataLossError(OrbitMQError):
+    """Messages a query was to read are gone; ``failOnDataLoss=false`` goes on without them."""

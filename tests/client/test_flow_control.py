@@ -70,7 +70,7 @@ def test_room_is_found_only_where_nothing_would_be_held_back(
 def test_the_first_and_every_thousandth_time_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     flow = FlowControl(FlowLimits(messages=1, mib=1, span=1))
     queue = holding(1, 2)
-    with caplog.at_level(logging.WARNING, "orbitmq.client.pull"):
+    with caplog.at_level(logging.INFO, "orbitmq.client.pull"):
         for _ in range(2001):
             flow.holds_back(QUEUE, queue)
     times = [record.getMessage().rsplit(maxsplit=2)[1] for record in caplog.records]

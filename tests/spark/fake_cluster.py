@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 
 from orbitmq.codes import RequestCode
@@ -20,9 +20,8 @@ def answer(
     command: RemotingCommand,
     connection: Connection,
     code: int = 0,
-    *,
+    fields: Mapping[str, str] | None = None,
     body: bytes = b"",
-    **fields: str,
 ) -> None:
     """Answer ``command`` with ``code``, header ``fields`` and ``body``."""
     connection.send(encode_response(command, code, fields, body_length=len(body)), body)
@@ -43,7 +42,7 @@ def server(handler: Handler) -> Iterator[str]:
         for _ in range(5):
             await asyncio.sleep(0)
         await listening.close()
-        while listening.connections:
+        while listening.connections:  # noqa: ASYNC110 - only a turn or two of the loop
             await asyncio.sleep(0)
 
     listening = Server(handler)
@@ -58,10 +57,13 @@ def server(handler: Handler) -> Iterator[str]:
 
 
 @contextmanager
-def cluster(handler: Handler, *, queues: int = 2, brokers: int = 1) -> Iterator[str]:
+def cluster(
+    handler: Handler, *, queues: int = 2, brokers: int = 1, address: str = ""
+) -> Iterator[str]:
     """As :func:`server`, but routes are answered: any topic has ``queues`` on each broker.
 
-    All brokers, broker-0 and so on, are this server; a request's ``bname`` tells which is meant.
+    All brokers, broker-0 and so on, are at ``address``, by default this server; a request's
+    ``bname`` tells which is meant.
     """
 
     def handle(command: RemotingCommand, connection: Connection) -> None:
@@ -71,11 +73,11 @@ def cluster(handler: Handler, *, queues: int = 2, brokers: int = 1) -> Iterator[
         names = [f"broker-{number}" for number in range(brokers)]
         route = TopicRouteData(
             queue_datas=[QueueData(name, queues, queues, 6) for name in names],
-            broker_datas=[BrokerData("c", name, {0: own[0]}) for name in names],
+            broker_datas=[BrokerData("c", name, {0: own[-1]}) for name in names],
         )
         answer(command, connection, body=route.encode(standard=True))
 
     own: list[str] = []
-    with server(handle) as address:
-        own.append(address)
-        yield address
+    with server(handle) as listening:
+        own.append(address or listening)
+        yield listening

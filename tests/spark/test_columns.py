@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import RecordError
-from orbitmq.spark.columns import ColumnDecoder, cut_at
+from orbitmq.spark.columns import ColumnDecoder
+from orbitmq.spark.records import cut_at
 from orbitmq.wire.compress import COMPRESSED
 from orbitmq.wire.message_view import MessageView, iter_records
 from orbitmq.wire.properties import encode_properties
@@ -171,6 +172,27 @@ def test_an_impossible_record_size_is_refused(size: int) -> None:
     data = record()
     with pytest.raises(RecordError):
         decode(size.to_bytes(4, "big", signed=True) + data[4:])
+
+
+@given(st.binary(min_size=1200, max_size=1500), st.integers(0, 1499))
+def test_many_records_are_found_side_by_side(sizes: bytes, odd: int) -> None:
+    """Bodies may hold what looks like the head of a record."""
+    fake = record(body=bytes(30))
+    bodies = [fake if place % 1500 == odd else bytes(size) for place, size in enumerate(sizes)]
+    data = b"".join(record(offset, body) for offset, body in enumerate(bodies))
+    schema = pa.schema([SCHEMA.field("queueOffset"), SCHEMA.field("body")])
+    batch = decode(data, schema)
+    assert batch.column("body").to_pylist() == bodies
+    assert batch.column("queueOffset").to_pylist() == list(range(len(bodies)))
+
+
+@pytest.mark.parametrize("size", [0, 80, 119, 121, 1000, 2**31])
+def test_a_wrong_size_among_many_records_is_refused(size: int) -> None:
+    data = bytearray(record(body=bytes(20)) * 3000)
+    place = len(data) // 2
+    data[place : place + 4] = size.to_bytes(4, "big")
+    with pytest.raises(RecordError):
+        decode(bytes(data))
 
 
 def test_records_behind_the_end_are_cut() -> None:

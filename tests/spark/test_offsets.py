@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.errors import ConfigError, OrbitMQError
+from orbitmq.errors import ConfigError, DataLossError, OrbitMQError
 from orbitmq.spark.offsets import (
     Bounds,
-    DataLossError,
     Offsets,
     Position,
     Queue,
@@ -42,7 +41,9 @@ def test_the_initial_offset_has_no_queues_yet() -> None:
     assert initial_offset({A1: 3}) == {"initial": {"broker-a": {"1": 3}}}
 
 
-@pytest.mark.parametrize("document", [{}, {"queues": 3}, {"queues": {"a": {"x": 1}}}, {"logOffset": 1}])
+@pytest.mark.parametrize(
+    "document", [{}, {"queues": 3}, {"queues": {"a": {"x": 1}}}, {"logOffset": 1}]
+)
 def test_an_offset_of_another_source_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(OrbitMQError, match="belongs to another source"):
         Position.from_json(document)
@@ -81,7 +82,9 @@ def test_a_queue_the_topic_lacks_is_refused() -> None:
 
 @pytest.mark.parametrize("offset", [9, 101])
 def test_reading_cannot_begin_where_nothing_is(offset: int) -> None:
-    with pytest.raises(DataLossError, match=f"queue 0 of broker-a: offset {offset}.*failOnDataLoss"):
+    with pytest.raises(
+        DataLossError, match=f"queue 0 of broker-a: offset {offset}.*failOnDataLoss"
+    ):
         begin_at({A0: offset}, BOUNDS, fail_on_data_loss=True)
     begins, losses = begin_at({A0: offset}, BOUNDS, fail_on_data_loss=False)
     assert begins == {A0: 10}

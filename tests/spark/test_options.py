@@ -11,8 +11,8 @@ from orbitmq.spark.options import ReadOptions, WriteOptions, read_options, write
 LEAST = {"nameserver": "127.0.0.1:9876", "topic": "flights"}
 
 
-def read(*, streaming: bool | None = False, **options: str) -> ReadOptions:
-    return read_options(LEAST | options, streaming=streaming)
+def read(options: dict[str, str] | None = None, *, streaming: bool | None = False) -> ReadOptions:
+    return read_options(LEAST | (options or {}), streaming=streaming)
 
 
 def test_defaults() -> None:
@@ -75,7 +75,7 @@ def test_every_option_is_read() -> None:
 )
 def test_a_bad_value_is_refused(name: str, value: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        read(**{name.lower(): value})
+        read({name.lower(): value})
     assert (caught.value.name, caught.value.value) == (name, value)
     assert allowed in caught.value.allowed
 
@@ -89,14 +89,15 @@ def test_what_must_be_given(name: str) -> None:
 
 def test_an_unknown_option_is_refused_with_the_nearest_known() -> None:
     with pytest.raises(ConfigError, match="startingofset='x'.*did you mean startingOffsets?"):
-        read(startingofset="x")
+        read({"startingofset": "x"})
     with pytest.raises(ConfigError, match="writing has nameServer, topic, group"):
         write_options(LEAST | {"tags": "UA"})
 
 
 def test_options_of_the_other_kind_of_read_are_refused() -> None:
     with pytest.raises(ConfigError, match="endingOffsets.*a stream has no end"):
-        read(streaming=True, endingoffsets="latest")
+        read({"endingoffsets": "latest"}, streaming=True)
     with pytest.raises(ConfigError, match="maxOffsetsPerTrigger.*a batch reads all"):
-        read(maxoffsetspertrigger="5")
-    assert read(streaming=None, endingoffsets="latest", maxoffsetspertrigger="5")
+        read({"maxoffsetspertrigger": "5"})
+    either = read({"endingoffsets": "latest", "maxoffsetspertrigger": "5"}, streaming=None)
+    assert either.max_offsets_per_trigger == 5

@@ -12,7 +12,7 @@ from orbitmq.spark.planning import ROWS_PER_TASK, QueueRange, pack
 
 def ranges_of(sizes: list[int]) -> list[QueueRange]:
     return [
-        QueueRange("broker-a", "127.0.0.1:10911", queue_id, 100, 100 + size)
+        QueueRange("broker-a", queue_id, "127.0.0.1:10911", 100, 100 + size)
         for queue_id, size in enumerate(sizes)
     ]
 

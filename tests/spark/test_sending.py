@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+import time
+from collections import Counter
 from contextlib import closing
 from typing import Any
 
@@ -23,44 +23,19 @@ from orbitmq.errors import (
 from orbitmq.net.connection import Connection
 from orbitmq.spark import sending
 from orbitmq.spark.options import WriteOptions
-from orbitmq.spark.planning import QueueRange
-from orbitmq.spark.pulling import RangeReader
 from orbitmq.spark.sending import Outgoing, Sender
-from orbitmq.spark.topic import TopicClient
 from orbitmq.spark.writer import messages_of, send_batches
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import SendMessageRequestHeaderV2
 from orbitmq.wire.ids import java_hash
-from orbitmq.wire.message_view import MessageView, iter_records
 from orbitmq.wire.record import decode_batch
 from tests.spark.fake_cluster import answer, cluster
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as running:
-        yield running
+from tests.spark.topics import stored
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending.time, "sleep", lambda _: None)
-
-
-def stored(name_server: str, topic: str) -> dict[int, list[MessageView]]:
-    """All messages of a topic, by queue."""
-    client = TopicClient((name_server,), topic)
-    client.refresh()
-    ranges = [
-        QueueRange(queue.broker_name, client.address(queue), queue.queue_id, *bound)
-        for queue, bound in client.bounds(all_brokers=True).items()
-    ]
-    found: dict[int, list[MessageView]] = defaultdict(list)
-    reader = RangeReader(topic, "TOOLS_CONSUMER", "*", fail_on_data_loss=True)
-    for _, data in reader.read(item for item in ranges if item.rows):
-        for view in iter_records(data):
-            found[view.queue_id].append(view)
-    return found
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
 def send(name_server: str, topic: str, messages: list[Outgoing]) -> None:
@@ -74,7 +49,7 @@ def send(name_server: str, topic: str, messages: list[Outgoing]) -> None:
 def test_messages_reach_a_topic_that_is_made_for_them(broker: EmbeddedBroker) -> None:
     count = 3 * sending.BATCH_MESSAGES + 7
     send(broker.name_server, "many", [Outgoing(b"%d" % n, b"") for n in range(count)])
-    found = stored(broker.name_server, "many")
+    found = stored(broker, "many")
     assert len(found) == sending.NEW_TOPIC_QUEUES
     bodies = Counter(int(view.body) for views in found.values() for view in views)
     assert bodies == Counter(range(count))
@@ -86,7 +61,7 @@ def test_a_sharding_key_has_one_queue_and_keeps_its_order(broker: EmbeddedBroker
     ]
     send(broker.name_server, "ordered", messages)
     last: dict[str, tuple[int, int]] = {}
-    for queue_id, views in stored(broker.name_server, "ordered").items():
+    for queue_id, views in stored(broker, "ordered").items():
         for view in views:
             number = int(view.body)
             if number % 5:
@@ -223,12 +198,12 @@ def test_rows_become_messages(broker: EmbeddedBroker) -> None:
     )  # fmt: skip
     options = WriteOptions(name_servers=(broker.name_server,), topic="rest")
     assert send_batches(iter([rows]), options).count == 2
-    (view,) = [view for views in stored(broker.name_server, "rows").values() for view in views]
+    (view,) = [view for views in stored(broker, "rows").values() for view in views]
     assert view.body.decode() == "héllo"
     assert (view.tags, view.keys, view.sharding_key) == ("UA", "k1 k2", "s")
     assert view.property("colour") == "red"
     assert len(view.message_id) == 32
-    (other,) = [view for views in stored(broker.name_server, "rest").values() for view in views]
+    (other,) = [view for views in stored(broker, "rest").values() for view in views]
     assert other.body == b"b"
     assert not {"TAGS", "KEYS", "__SHARDINGKEY"} & other.properties.keys()
 

@@ -67,7 +67,7 @@ class FlowControl:
 
     def _log(self, times: int, limit: str, queue: MessageQueue, held: ProcessQueue) -> None:
         if times % _LOG_EVERY == 1:
-            log.warning(
+            log.info(
                 "%s holds more than %s (%d messages, %d bytes, a span of %d), so it is not pulled "
                 "until some are consumed; this happened %d times",
                 queue,

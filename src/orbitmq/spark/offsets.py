@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from orbitmq.errors import ConfigError, OrbitMQError
+from orbitmq.errors import ConfigError, DataLossError, OrbitMQError
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -45,10 +45,6 @@ class Bounds(NamedTuple):
 
     first: int
     end: int
-
-
-class DataLossError(OrbitMQError):
-    """Messages a query was to read are gone; ``failOnDataLoss=false`` goes on without them."""
 
 
 class Position(NamedTuple):

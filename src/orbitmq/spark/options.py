@@ -24,8 +24,8 @@ PRODUCER_GROUP: Final = "orbitmq_spark"
 
 _T = TypeVar("_T")
 
-# Spark's own options reach the source too: writeStream's, and the name of a table or path.
-_OF_SPARK: Final = {"checkpointlocation", "queryname", "outputmode"}
+# What Spark hands on although it is its own: writeStream.option("checkpointLocation", ...).
+_OF_SPARK: Final = {"checkpointlocation"}
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):

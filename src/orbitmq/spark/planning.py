@@ -20,8 +20,8 @@ class QueueRange(NamedTuple):
     """What to read of one queue: from ``begin`` up to but not with ``end``."""
 
     broker_name: str
-    address: str
     queue_id: int
+    address: str
     begin: int
     end: int
 

@@ -16,11 +16,11 @@ from typing import Final
 
 from orbitmq import codes
 from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError, NetworkError, for_code
+from orbitmq.errors import BrokerError, DataLossError, NetworkError, for_code
 from orbitmq.net.blocking import CONNECTIONS, BlockingConnection
-from orbitmq.spark.columns import cut_at
-from orbitmq.spark.offsets import DataLossError, Queue
+from orbitmq.spark.offsets import Queue
 from orbitmq.spark.planning import QueueRange
+from orbitmq.spark.records import cut_at
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
 
@@ -95,7 +95,7 @@ class RangeReader:
         self._expression = expression
         self._fail_on_data_loss = fail_on_data_loss
 
-    def read(self, ranges: Iterable[QueueRange]) -> Iterator[tuple[str, bytes]]:
+    def read(self, ranges: Iterable[QueueRange]) -> Iterator[tuple[str, bytes | memoryview]]:
         """Broker names and records, in order within each queue, until every range is read.
 
         A connection that fails is made again and the reading goes on; after ATTEMPTS without
@@ -108,7 +108,7 @@ class RangeReader:
             for data in self._read_broker(address, cursors):
                 yield broker_name, data
 
-    def _read_broker(self, address: str, cursors: list[_Cursor]) -> Iterator[bytes]:
+    def _read_broker(self, address: str, cursors: list[_Cursor]) -> Iterator[bytes | memoryview]:
         attempts = 0
         while unfinished := [cursor for cursor in cursors if not cursor.finished]:
             try:
@@ -123,7 +123,9 @@ class RangeReader:
                 log.warning("reading %s again after: %s", self._topic, error)
                 time.sleep(min(0.05 * 2**attempts, 3))
 
-    def _pump(self, connection: BlockingConnection, cursors: list[_Cursor]) -> Iterator[bytes]:
+    def _pump(
+        self, connection: BlockingConnection, cursors: list[_Cursor]
+    ) -> Iterator[bytes | memoryview]:
         waiting = deque(cursors)
         pulls: dict[int, _Cursor] = {}
         while waiting or pulls:
@@ -149,7 +151,9 @@ class RangeReader:
         )
         return connection.send(RequestCode.PULL_MESSAGE, header)
 
-    def _advance(self, cursor: _Cursor, answer: RemotingCommand, address: str) -> bytes:
+    def _advance(
+        self, cursor: _Cursor, answer: RemotingCommand, address: str
+    ) -> bytes | memoryview:
         """Move ``cursor`` behind what ``answer`` holds; the records of it that are wanted."""
         if answer.code not in _PULL_CODES:
             raise for_code(answer.code, answer.remark, address)
@@ -158,8 +162,8 @@ class RangeReader:
         if answer.code == codes.SUCCESS and following > offset:
             cursor.offset = following
             cursor.stalls = 0
-            data = bytes(answer.body)
-            return data if following <= cursor.end else cut_at(data, cursor.end)
+            data: bytes | memoryview = answer.body
+            return data if following <= cursor.end else cut_at(bytes(data), cursor.end)
         if answer.code == codes.PULL_RETRY_IMMEDIATELY and following > offset:
             if self._expression == "*":
                 self._lose(cursor, following)

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from orbitmq.errors import ConfigError
+from orbitmq.spark.columns import ColumnDecoder
 from orbitmq.spark.offsets import begin_at, resolve
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.planning import QueuePartition, QueueRange, pack
+from orbitmq.spark.pulling import RangeReader
 from orbitmq.spark.schema import check_read_schema
 from orbitmq.spark.topic import TopicClient
 
@@ -51,7 +54,7 @@ class RocketMQReader(DataSourceReader):
                     "endingOffsets", f"{queue}: {end}", f"the queue ends at {bounds[queue].end}"
                 )
         return [
-            QueueRange(queue.broker_name, topic.address(queue), queue.queue_id, begin, ends[queue])
+            QueueRange(*queue, topic.address(queue), begin, ends[queue])
             for queue, begin in begins.items()
         ]
 
@@ -60,12 +63,6 @@ def read_partition(
     partition: InputPartition, schema: StructType, options: ReadOptions
 ) -> Iterator[Any]:
     """Read the ranges of a QueuePartition as Arrow record batches of ``schema``."""
-    # Imported here because planning, which happens far more often, needs neither.
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    from orbitmq.spark.columns import ColumnDecoder
-    from orbitmq.spark.pulling import RangeReader
-
     decoder = ColumnDecoder(to_arrow_schema(schema, timezone="UTC"), options.topic, options.tags)
     ranges = RangeReader(
         options.topic,
@@ -77,9 +74,11 @@ def read_partition(
         yield decoder.decode(data, broker_name)
 
 
-def _in_lots(pulled: Iterator[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+def _in_lots(
+    pulled: Iterator[tuple[str, bytes | memoryview]],
+) -> Iterator[tuple[str, bytes]]:
     """The same records, those of small pulls of one broker joined."""
-    lot: list[bytes] = []
+    lot: list[bytes | memoryview] = []
     size, lot_name = 0, ""
     for broker_name, data in pulled:
         if lot and (broker_name != lot_name or size >= BATCH_BYTES):

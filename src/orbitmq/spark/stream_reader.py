@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.errors import OrbitMQError
 from orbitmq.spark.offsets import (
     Bounds,
     Offsets,
@@ -82,21 +83,16 @@ class StreamPlanner:
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueueRange]:
         """What the batch between two offsets reads."""
-        begins = Position.from_json(start).queues
         position = Position.from_json(end)
-        begins |= position.since
-        if any(queue not in self._topic.addresses for queue in position.queues):
+        begins = Position.from_json(start).queues | position.since
+        if unknown := position.queues.keys() - begins.keys():
+            raise OrbitMQError(f"{start} and {end} are not a batch: no beginning of {min(unknown)}")
+        if position.queues.keys() - self._topic.addresses.keys():
             self._topic.refresh()
         return [
-            QueueRange(
-                queue.broker_name,
-                self._topic.address(queue),
-                queue.queue_id,
-                begins[queue],
-                last,
-            )
+            QueueRange(*queue, self._topic.address(queue), begins[queue], last)
             for queue, last in position.queues.items()
-            if last > begins.get(queue, last)
+            if last > begins[queue]
         ]
 
     def latest_known(self) -> dict[str, Any] | None:

@@ -1,0 +1,135 @@
+"""What the Spark data source does, on Apache's broker: plan, pull, wait, commit and send.
+
+Spark itself is not needed for it: these are the parts that speak to brokers.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from orbitmq.clock import SYSTEM_CLOCK
+from orbitmq.codes import RequestCode
+from orbitmq.net.blocking import BlockingConnection
+from orbitmq.spark.columns import ColumnDecoder
+from orbitmq.spark.options import read_options
+from orbitmq.spark.pulling import RangeReader
+from orbitmq.spark.sending import Outgoing, Sender
+from orbitmq.spark.stream_reader import StreamPlanner
+from orbitmq.testing.clock import ManualClock
+from orbitmq.testing.wait import wait_until
+from orbitmq.wire.headers import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
+from orbitmq.wire.ids import create_unique_id
+from orbitmq.wire.properties import encode_properties
+
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+    from tests.apache.cluster import ApacheCluster
+
+COUNT = 10_000
+EARLIEST: dict[str, Any] = {"initial": "earliest"}
+SCHEMA = pa.schema([("queueId", pa.int32()), ("tags", pa.string()), ("body", pa.binary())])
+
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+
+
+def send(cluster: ApacheCluster, topic: str, numbers: range) -> None:
+    with closing(Sender((cluster.name_server,), "spark")) as sender:
+        for number in numbers:
+            tags = "even" if number % 2 == 0 else "odd"
+            properties = {"TAGS": tags, "UNIQ_KEY": create_unique_id()}
+            key = f"key{number % 97}" if number % 3 else None
+            sender.add(topic, Outgoing(b"%d" % number, encode_properties(properties), key))
+        sender.finish()
+
+
+def planner_of(
+    cluster: ApacheCluster, topic: str, clock: Clock = SYSTEM_CLOCK, **options: str
+) -> StreamPlanner:
+    given = {"nameServer": cluster.name_server, "topic": topic, "startingOffsets": "earliest"}
+    return StreamPlanner(read_options(given | options, streaming=True), clock)
+
+
+def end_of(planner: StreamPlanner, count: int) -> dict[str, Any]:
+    """The end of a first batch of ``count``. Apache shows messages a little after it acks."""
+
+    def reached() -> dict[str, Any] | None:
+        end = planner.latest_offset(EARLIEST, None)
+        return end if sum(end["queues"]["broker-a"].values()) == count else None
+
+    end = wait_until(reached, f"{count} messages")
+    assert end is not None
+    return end
+
+
+def read(
+    planner: StreamPlanner, topic: str, start: dict[str, Any], end: dict[str, Any], tags: str = "*"
+) -> list[tuple[int, str, int]]:
+    """Queue, tag and number of each message in the batch between two offsets."""
+    reader = RangeReader(topic, "spark", tags, fail_on_data_loss=True)
+    decoder = ColumnDecoder(SCHEMA, topic)
+    return [
+        (row["queueId"], row["tags"], int(row["body"]))
+        for name, data in reader.read(planner.ranges(start, end))
+        for row in decoder.decode(bytes(data), name).to_pylist()
+    ]
+
+
+def test_ten_thousand_messages_are_sent_and_read_in_batches(apache_cluster: ApacheCluster) -> None:
+    topic = apache_cluster.new_topic("spark")
+    send(apache_cluster, topic, range(COUNT))
+    planner = planner_of(apache_cluster, topic, group="spark", idleWaitMs="0")
+    start = EARLIEST
+    seen: list[tuple[int, str, int]] = []
+    while len(seen) < COUNT:
+        end = planner.latest_offset(start, 3000)
+        seen += read(planner, topic, start, end)
+        start = end
+    assert planner.latest_offset(start, 3000) == start
+    assert sorted(number for _, _, number in seen) == list(range(COUNT))
+    last: dict[int, tuple[int, int]] = {}
+    for queue, _, number in seen:
+        if number % 3:  # a key has one queue and keeps its order
+            before = last.get(number % 97, (queue, -1))
+            assert before[0] == queue
+            assert before[1] < number
+            last[number % 97] = queue, number
+
+    with closing(BlockingConnection(apache_cluster.broker.address)) as connection:
+        for queue_id, offset in start["queues"]["broker-a"].items():
+            header = QueryConsumerOffsetRequestHeader(
+                consumer_group="spark", topic=topic, queue_id=int(queue_id)
+            )
+            found = connection.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+            assert found.header(OffsetResponseHeader).offset == offset
+
+
+def test_the_broker_filters_by_tag(apache_cluster: ApacheCluster) -> None:
+    topic = apache_cluster.new_topic("spark")
+    send(apache_cluster, topic, range(1000))
+    planner = planner_of(apache_cluster, topic)
+    seen = read(planner, topic, EARLIEST, end_of(planner, 1000), "odd || other")
+    assert sorted(number for _, _, number in seen) == list(range(1, 1000, 2))
+
+
+def test_an_idle_query_is_woken_by_the_broker(apache_cluster: ApacheCluster) -> None:
+    topic = apache_cluster.new_topic("spark")
+    planner = planner_of(apache_cluster, topic, ManualClock(), idleWaitMs="14000")
+    start = planner.latest_offset(EARLIEST, None)
+    sending = threading.Timer(0.3, send, [apache_cluster, topic, range(1)])
+    sending.start()
+    end = planner.latest_offset(start, None)
+    sending.join()
+    assert [number for _, _, number in read(planner, topic, start, end)] == [0]
+    planner.close()
+
+
+def test_a_topic_is_made_by_the_first_message(apache_cluster: ApacheCluster) -> None:
+    topic = f"made-{create_unique_id()}"
+    send(apache_cluster, topic, range(100))
+    planner = planner_of(apache_cluster, topic)
+    assert len(read(planner, topic, EARLIEST, end_of(planner, 100))) == 100

