@@ -89,8 +89,8 @@ _HOMES = {
     "orbitmq.client.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """BodyError BrokerError BrokerInternalError ClientStateError ConfigError
         ConnectError ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
-        HeaderError IllegalNameError InvalidMessageError MessageIllegalError NetworkError NoPermissionError
-        OrbitMQError QueryNotFoundError RecordError RequestNotSupportedError RequestTimeoutError
+        HeaderError IllegalNameError InvalidMessageError MessageIllegalError NetworkError
+        NoPermissionError OrbitMQError QueryNotFoundError RecordError RequestNotSupportedError RequestTimeoutError
         ServiceUnavailableError StoreError StoreLockedError SubscriptionError SystemBusyError
         TopicNotFoundError WireError""",
     "orbitmq.message": "Message MessageQueue PullResult PullStatus SendResult SendStatus",
