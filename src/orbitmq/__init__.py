@@ -87,12 +87,14 @@ _HOMES = {
     "orbitmq.client.listeners": "ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus",
     "orbitmq.client.offsets": "OffsetStore",
     "orbitmq.client.selectors": "select_queue_by_hash select_queue_by_random",
-    "orbitmq.errors": """BodyError BrokerError BrokerInternalError ClientStateError ConfigError
-        ConnectError ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
+    "orbitmq.errors": """
+        BodyError BrokerError BrokerInternalError ClientStateError ConfigError ConnectError
+        ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
         HeaderError IllegalNameError InvalidMessageError MessageIllegalError NetworkError
-        NoPermissionError OrbitMQError QueryNotFoundError RecordError RequestNotSupportedError RequestTimeoutError
-        ServiceUnavailableError StoreError StoreLockedError SubscriptionError SystemBusyError
-        TopicNotFoundError WireError""",
+        NoPermissionError OrbitMQError QueryNotFoundError RecordError RequestNotSupportedError
+        RequestTimeoutError ServiceUnavailableError StoreError StoreLockedError
+        SubscriptionError SystemBusyError TopicNotFoundError WireError
+    """,
     "orbitmq.message": "Message MessageQueue PullResult PullStatus SendResult SendStatus",
     "orbitmq.wire.bodies": "ConsumeFromWhere MessageModel",
     "orbitmq.wire.message_view": "MessageView",
