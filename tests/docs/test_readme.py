@@ -116,7 +116,7 @@ def test_the_spark_reader(broker: EmbeddedBroker) -> None:
     with Producer("orders", name_server=broker.name_server) as producer:
         for carrier in ("UA", "UA", "AA"):
             producer.send(Message("flights", b"-", tags=carrier))
-    code = snippet(README, "SparkSession").replace("127.0.0.1:9876", broker.name_server)
+    code = snippet(README, "local_session").replace("127.0.0.1:9876", broker.name_server)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=180
     )
@@ -131,7 +131,7 @@ def test_no_snippet_is_left_untested() -> None:
         "def bill",
         "AsyncProducer",
         "EmbeddedBroker",
-        "SparkSession",
+        "local_session",
     )
     assert len(snippets(README)) == len(tested)
 
