@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import selectors
 import socket
+import struct
 import sys
 import time
+from itertools import accumulate
 
 import msgspec
 
@@ -30,6 +32,7 @@ from orbitmq.wire.record import encode_batch
 QUEUES = 8
 BODY = b"x" * 100
 RECEIVE_BUFFER = 8 << 20
+LENGTH = struct.Struct(">I")
 OK = b'"code":0,'
 
 
@@ -55,18 +58,35 @@ class Client:
         buffer, size = self._buffer, self._held + received
         position = count = 0
         while size - position >= 4:
-            end = position + 4 + int.from_bytes(buffer[position : position + 4], "big")
+            end = position + 4 + LENGTH.unpack_from(buffer, position)[0]
             if end > size:
                 break
-            if buffer.find(OK, position, position + 300) < 0:
-                answer = bytes(buffer[position : position + 600])
-                raise RuntimeError(f"{self._address} answered {answer!r}")
             position = end
             count += 1
+        if buffer.count(OK, 0, position) < count:
+            answer = bytes(buffer[: min(position, 2000)])
+            raise RuntimeError(f"{self._address} answered with an error, among others: {answer!r}")
         self._held = size - position
         buffer[: self._held] = buffer[position:size]
         self.pending -= count
         return count
+
+
+class Frames:
+    """Requests to be sent again and again, in turn, as slices of one buffer."""
+
+    def __init__(self, frames: list[bytes], window: int) -> None:
+        turns = frames * (1 + -(-window // len(frames)))
+        self._bytes = memoryview(b"".join(turns))
+        self._starts = list(accumulate(map(len, turns), initial=0))
+        self._count = len(frames)
+        self._next = 0
+
+    def take(self, count: int) -> memoryview:
+        """The next ``count`` requests, a window of them at most."""
+        first = self._next
+        self._next = (first + count) % self._count
+        return self._bytes[self._starts[first] : self._starts[first + count]]
 
 
 def call(address: str, frame: bytes) -> bytes:
@@ -152,15 +172,13 @@ def pull_frames(topic: str, pull: int, messages: int) -> list[bytes]:
 def drive(plan: Plan, frames: list[bytes], seconds: float) -> int:
     """Keep the plan's window of requests in flight for some seconds; the number of responses."""
     clients = [Client(plan.address, plan.window) for _ in range(plan.connections)]
-    position = done = 0
+    requests = Frames(frames, plan.window)
+    done = 0
 
     def refill(client: Client) -> None:
-        nonlocal position
         missing = client.window - client.pending
-        batch = [frames[(position + n) % len(frames)] for n in range(missing)]
-        position += missing
         client.pending += missing
-        client.sock.sendall(b"".join(batch))
+        client.sock.sendall(requests.take(missing))
 
     with selectors.DefaultSelector() as selector:
         for client in clients:
