@@ -137,6 +137,7 @@ class ConsumerCore(ABC):
         if not self.lifecycle.begin_shutdown():
             return
         self._start_leaving(self.tasks.keys())
+        await self._rebalance.settled()  # what it is just taking on must be given back first
         await asyncio.gather(*self._leaving.values())
         await self.instance.unregister_consumer(self.group)
         await self.instance.release()

@@ -215,10 +215,14 @@ class PushCore(ConsumerCore):
         if not self._locking:
             return await super().take_on(queues)
         wanted = [queue for queue in queues if queue not in self.tasks]
+        if not self.lifecycle.running:
+            return True
         locked = await self._locks.lock(wanted)
         mine = {queue: False for queue in wanted if locked.get(queue)}
         await super().take_on(mine)
         self._note_locks(locked)
+        if unused := [queue for queue in mine if queue not in self.tasks]:
+            await self._locks.unlock(unused)  # it was shut down meanwhile
         if len(mine) < len(queues):
             # Their owner unlocks them when its listeners end (rebalanceLater).
             asyncio.get_running_loop().call_later(_LOCK_RETRY_SECONDS, self.balance_soon)

@@ -163,6 +163,11 @@ class Rebalance:
             await self._leave_other_topics()
             return balanced
 
+    async def settled(self) -> None:
+        """Wait until no run is under way, nor one that was already waiting."""
+        async with self._running:
+            pass
+
     async def _balance(self, topic: str) -> bool:
         queues = sorted(await self._instance.subscribe_queues(topic))
         self._looks.pop(topic, None)
