@@ -138,6 +138,7 @@ def test_no_snippet_is_left_untested() -> None:
 
 def test_the_documents_it_names_exist() -> None:
     text = (ROOT / README).read_text()
-    for name in ("docs/architecture.md", "docs/broker.md", "docs/spark.md", "docs/benchmarks.md"):
+    for page in ("architecture", "clients", "broker", "spark", "benchmarks"):
+        name = f"docs/{page}.md"
         assert f"({name})" in text
         assert (ROOT / name).is_file()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import socket
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any, TypedDict, TypeVar
@@ -20,6 +19,7 @@ from msgspec import Meta
 
 from orbitmq import codes
 from orbitmq.errors import ConfigError
+from orbitmq.net.addresses import local_ip
 from orbitmq.wire.compress import CompressionType
 
 Millis = Annotated[int, Meta(ge=1)]
@@ -206,16 +206,6 @@ def name_servers(text: str | None) -> tuple[str, ...]:
                 "such as 'ns1:9876;ns2:9876'",
             )
     return addresses
-
-
-def local_ip() -> str:
-    """The IPv4 address this host speaks from; 127.0.0.1 where it has no network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # picks a route; a datagram socket sends nothing here
-        except OSError:
-            return "127.0.0.1"
-        return str(probe.getsockname()[0])
 
 
 def _no_such_setting(name: str, config_type: type[ClientConfig]) -> str:

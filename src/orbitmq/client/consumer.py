@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 
 from orbitmq.allocate import AllocateAveragely, AllocateStrategy
-from orbitmq.client.config import local_ip
 from orbitmq.client.consumer_config import ConsumerConfig
 from orbitmq.client.flow_control import FLOW_CONTROL_DELAY_MS, FlowControl, FlowLimits
 from orbitmq.client.instance import ClientInstance
@@ -41,6 +40,7 @@ from orbitmq.errors import BrokerError, IllegalNameError, NetworkError
 from orbitmq.filters.tags import build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.names import RETRY_PREFIX, check_group, check_topic
+from orbitmq.net.addresses import local_ip
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from orbitmq.wire.command import RemotingCommand

@@ -12,9 +12,6 @@ from typing import Final
 from orbitmq.errors import ConfigError
 from orbitmq.wire.properties import DELAY, find_property
 
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""The topic delayed messages wait in (TopicValidator.RMQ_SYS_SCHEDULE_TOPIC)."""
-
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """Java's MessageStoreConfig.messageDelayLevel."""
 

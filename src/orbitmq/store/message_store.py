@@ -17,11 +17,12 @@ import msgspec
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import CorruptStoreError, InvalidMessageError, StoreError
+from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT, ConsumeQueue, QueueUnit, first_index
-from orbitmq.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
 from orbitmq.store.flusher import Dispatched, FlushCallback, LogFlusher, QueueFlusher

@@ -21,11 +21,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from orbitmq.errors import CorruptStoreError, IllegalNameError
+from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.checkpoint import Checkpoint, Mark
 from orbitmq.store.commit_log import END_BLANK, CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
-from orbitmq.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.flusher import Dispatched
 from orbitmq.store.queue_table import QueueTable
 from orbitmq.store.segment import Segment
