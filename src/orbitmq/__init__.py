@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         AllocateMachineRoomNearby,
         AllocateStrategy,
     )
-    from orbitmq.blocking import LitePullConsumer, Producer, PushConsumer
+    from orbitmq.blocking.lite_pull_consumer import LitePullConsumer
+    from orbitmq.blocking.producer import Producer
+    from orbitmq.blocking.push_consumer import PushConsumer
     from orbitmq.broker.embedded import EmbeddedBroker
     from orbitmq.client.async_lite_pull_consumer import AsyncLitePullConsumer
     from orbitmq.client.async_producer import AsyncProducer
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
         TopicNotFoundError,
         WireError,
     )
+    from orbitmq.filters.subscription import MessageSelector
     from orbitmq.message import (
         Message,
         MessageQueue,
@@ -79,7 +82,9 @@ _HOMES = {
     "orbitmq.allocate": """AllocateAveragely AllocateAveragelyByCircle AllocateByConfig
         AllocateByConsistentHash AllocateByMachineRoom AllocateMachineRoomNearby
         AllocateStrategy""",
-    "orbitmq.blocking": "LitePullConsumer Producer PushConsumer",
+    "orbitmq.blocking.lite_pull_consumer": "LitePullConsumer",
+    "orbitmq.blocking.producer": "Producer",
+    "orbitmq.blocking.push_consumer": "PushConsumer",
     "orbitmq.broker.embedded": "EmbeddedBroker",
     "orbitmq.client.async_lite_pull_consumer": "AsyncLitePullConsumer",
     "orbitmq.client.async_producer": "AsyncProducer",
@@ -95,6 +100,7 @@ _HOMES = {
         RequestTimeoutError ServiceUnavailableError StoreError StoreLockedError
         SubscriptionError SystemBusyError TopicNotFoundError WireError
     """,
+    "orbitmq.filters.subscription": "MessageSelector",
     "orbitmq.message": "Message MessageQueue PullResult PullStatus SendResult SendStatus",
     "orbitmq.wire.bodies": "ConsumeFromWhere MessageModel",
     "orbitmq.wire.message_view": "MessageView",
@@ -136,6 +142,7 @@ __all__ = [
     "MessageIllegalError",
     "MessageModel",
     "MessageQueue",
+    "MessageSelector",
     "MessageView",
     "NetworkError",
     "NoPermissionError",

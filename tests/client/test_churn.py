@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pytest
 
-from orbitmq.blocking import LitePullConsumer, Producer, PushConsumer
+from orbitmq import LitePullConsumer, Producer, PushConsumer
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.message import Message, MessageQueue
 from orbitmq.testing.wait import wait_until

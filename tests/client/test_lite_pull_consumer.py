@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.blocking import LitePullConsumer, Producer
+from orbitmq import LitePullConsumer, Producer
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.client.async_lite_pull_consumer import AsyncLitePullConsumer
 from orbitmq.client.offsets import NO_OFFSET, OffsetStore

@@ -244,7 +244,7 @@ def test_a_process_ends_although_a_client_was_not_shut_down() -> None:
     done = run_python(
         """
         import socket
-        from orbitmq.blocking import Producer
+        from orbitmq import Producer
 
         with socket.create_server(("127.0.0.1", 0)) as nobody:
             producer = Producer("g", name_server="127.0.0.1:%d" % nobody.getsockname()[1])

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq import codes
-from orbitmq.blocking import Producer
+from orbitmq import Producer, codes
 from orbitmq.client.selectors import select_queue_by_hash, select_queue_by_random
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ClientStateError, IllegalNameError, InvalidMessageError

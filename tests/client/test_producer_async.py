@@ -13,8 +13,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from orbitmq import codes
-from orbitmq.blocking import Producer
+from orbitmq import Producer, codes
 from orbitmq.client.async_producer import AsyncProducer
 from orbitmq.client.config import (
     ClientConfig,

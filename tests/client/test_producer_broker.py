@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-from orbitmq.blocking import Producer
+from orbitmq import Producer
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.client.async_producer import AsyncProducer
 from orbitmq.codes import RequestCode

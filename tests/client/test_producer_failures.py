@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq import codes
-from orbitmq.blocking import Producer
+from orbitmq import Producer, codes
 from orbitmq.client.config import ProducerConfig
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
@@ -317,7 +316,7 @@ def test_ctrl_c_interrupts_a_send() -> None:
     done = run_python(
         """
         import os, signal, socket, threading
-        from orbitmq.blocking import Producer
+        from orbitmq import Producer
         from orbitmq.message import Message
 
         with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -23,7 +23,7 @@ from orbitmq.errors import (
     OrbitMQError,
     RequestTimeoutError,
 )
-from orbitmq.filters.tags import build_subscription
+from orbitmq.filters.subscription import build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.net.connection import Connection, ResponseHandler
 from orbitmq.net.pool import ConnectionPool

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.blocking import LitePullConsumer, Producer, PushConsumer
+from orbitmq import LitePullConsumer, Producer, PushConsumer
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.client.async_push_consumer import AsyncPushConsumer
 from orbitmq.client.listeners import (

@@ -20,7 +20,8 @@ from orbitmq.broker.long_poll import HeldPull, LongPollTable
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import READ_WRITE, TopicTable
 from orbitmq.errors import BrokerError, ConfigError
-from orbitmq.filters.tags import SUB_ALL, TAG, build_subscription, tags_code_filter
+from orbitmq.filters.subscription import TAG, build_subscription
+from orbitmq.filters.tags import SUB_ALL, tags_code_filter
 from orbitmq.message import PullStatus
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.pull import GetResult, GetStatus

@@ -8,16 +8,18 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from orbitmq.allocate import AllocateStrategy
+from orbitmq.client.async_face import AsyncFace
 from orbitmq.client.consumer import QueueListener
 from orbitmq.client.consumer_config import LitePullSettings
 from orbitmq.client.lite_pull_consumer import Commits, LitePullCore, poll_seconds
 from orbitmq.client.loop import loop_thread
 from orbitmq.client.offsets import OffsetStore
+from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
 
 
-class AsyncLitePullConsumer:
+class AsyncLitePullConsumer(AsyncFace):
     """Polls messages in asyncio code; as :class:`orbitmq.LitePullConsumer`, which explains it.
 
         async with AsyncLitePullConsumer("readers", name_server="127.0.0.1:9876") as consumer:
@@ -43,18 +45,7 @@ class AsyncLitePullConsumer:
             offset_store=offset_store,
             queue_listener=queue_listener,
         )
-
-    async def start(self) -> None:
-        """Start; ClientStateError when it was started before, or its group is in use."""
-        await loop_thread().run_async(self._core.start())
-
-    async def shutdown(self) -> None:
-        """Commit what was polled, if it commits by itself, and leave the group."""
-        await loop_thread().run_async(self._core.shutdown())
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
+        super().__init__(self._core)
 
     async def __aexit__(
         self,
@@ -64,7 +55,7 @@ class AsyncLitePullConsumer:
     ) -> None:
         await loop_thread().run_async(self._core.shutdown(done=error is None))
 
-    def subscribe(self, topic: str, expression: str | None = "*") -> None:
+    def subscribe(self, topic: str, expression: Expression = "*") -> None:
         """Share the queues of ``topic`` with the group; see LitePullConsumer.subscribe."""
         self._core.subscribe(topic, expression)
 
@@ -72,7 +63,7 @@ class AsyncLitePullConsumer:
         """Share them no more."""
         self._core.unsubscribe(topic)
 
-    def assign(self, queues: Collection[MessageQueue], expression: str | None = "*") -> None:
+    def assign(self, queues: Collection[MessageQueue], expression: Expression = "*") -> None:
         """Take exactly these queues; see LitePullConsumer.assign."""
         self._core.assign(queues, expression)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
+from orbitmq.client.async_face import AsyncFace
 from orbitmq.client.config import ProducerSettings
-from orbitmq.client.loop import loop_thread
 from orbitmq.client.outgoing import Outgoing
 from orbitmq.client.producer import ForgetfulSink, Messages, ProducerCore
 from orbitmq.client.selectors import QueueSelector
@@ -18,7 +17,7 @@ from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_topic
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncFace):
     """Sends messages from coroutines. May be shared by several loops.
 
         async with AsyncProducer("orders", name_server="127.0.0.1:9876") as producer:
@@ -30,26 +29,7 @@ class AsyncProducer:
 
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
         self._core = ProducerCore(group, settings)
-
-    async def start(self) -> None:
-        """Start. Raises ClientStateError when it was started before, or its group is in use."""
-        await loop_thread().run_async(self._core.start())
-
-    async def shutdown(self) -> None:
-        """Wait for the outcome of what is on its way, then leave the brokers."""
-        await loop_thread().run_async(self._core.shutdown())
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.shutdown()
+        super().__init__(self._core)
 
     async def send(
         self,

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
 from orbitmq.allocate import AllocateStrategy
+from orbitmq.client.async_face import AsyncFace
 from orbitmq.client.consumer import QueueListener
 from orbitmq.client.consumer_config import PushSettings
 from orbitmq.client.listeners import ListenerFunction
 from orbitmq.client.loop import loop_thread
 from orbitmq.client.offsets import OffsetStore
 from orbitmq.client.push_consumer import FunctionT, PushCore
+from orbitmq.filters.subscription import Expression
 
 
-class AsyncPushConsumer:
+class AsyncPushConsumer(AsyncFace):
     """Has messages consumed by listeners; as :class:`orbitmq.PushConsumer`, which explains it.
 
         consumer = AsyncPushConsumer("mailers", name_server="127.0.0.1:9876")
@@ -48,31 +49,20 @@ class AsyncPushConsumer:
             offset_store=offset_store,
             queue_listener=queue_listener,
         )
+        super().__init__(self._core)
 
     async def start(self) -> None:
         """Start; ClientStateError without a listener, or started before, or its group in use."""
         self._core.listener_loop = asyncio.get_running_loop()
-        await loop_thread().run_async(self._core.start())
+        await super().start()
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait for running listeners, at most ``timeout`` seconds; see PushConsumer.shutdown."""
         timeout_ms = None if timeout is None else int(timeout * 1000)
         await loop_thread().run_async(self._core.shutdown(timeout_ms))
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.shutdown()
-
     def subscribe(
-        self, topic: str, expression: str | None = "*", listener: ListenerFunction | None = None
+        self, topic: str, expression: Expression = "*", listener: ListenerFunction | None = None
     ) -> Callable[[FunctionT], FunctionT]:
         """Have messages of ``topic`` consumed; see PushConsumer.subscribe."""
         return self._core.subscribe(topic, expression, listener)

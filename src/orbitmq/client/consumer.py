@@ -37,7 +37,7 @@ from orbitmq.client.state import Lifecycle
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, IllegalNameError, NetworkError
-from orbitmq.filters.tags import build_subscription
+from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.names import RETRY_PREFIX, check_group, check_topic
 from orbitmq.net.addresses import local_ip
@@ -214,7 +214,7 @@ class ConsumerCore(ABC):
 
     # Subscriptions
 
-    def add_subscription(self, topic: str, expression: str | None) -> None:
+    def add_subscription(self, topic: str, expression: Expression) -> None:
         """Subscribe to ``topic``, from any thread; a running consumer makes it known at once."""
         check_topic(topic)
         version = self.clock.now_ms()

@@ -24,7 +24,7 @@ from orbitmq.client.retries import unwrap_retries
 from orbitmq.client.routes import subscribe_queues
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import ClientStateError, ConfigError
-from orbitmq.filters.tags import build_subscription
+from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.names import check_topic
 from orbitmq.wire.bodies import ConsumeType, SubscriptionData
@@ -107,7 +107,7 @@ class LitePullCore(ConsumerCore):
 
     # Which queues
 
-    def subscribe(self, topic: str, expression: str | None) -> None:
+    def subscribe(self, topic: str, expression: Expression) -> None:
         """Share the queues of ``topic`` with the group."""
         self._enter(_Mode.SUBSCRIBE)
         self.add_subscription(topic, expression)
@@ -116,7 +116,7 @@ class LitePullCore(ConsumerCore):
         """Share them no more."""
         self.remove_subscription(topic)
 
-    def assign(self, queues: Collection[MessageQueue], expression: str | None) -> None:
+    def assign(self, queues: Collection[MessageQueue], expression: Expression) -> None:
         """Take exactly these queues."""
         if not queues:
             raise ConfigError("queues", queues, "one queue at least")

@@ -28,7 +28,8 @@ from orbitmq.errors import (
     SubscriptionError,
     for_code,
 )
-from orbitmq.filters.tags import TAG, matches_tags
+from orbitmq.filters.subscription import TAG
+from orbitmq.filters.tags import matches_tags
 from orbitmq.message import MessageQueue
 from orbitmq.names import RETRY_PREFIX
 from orbitmq.net.connection import Connection

@@ -35,7 +35,7 @@ from orbitmq.client.queue_locks import QueueLocks
 from orbitmq.client.retries import SendBack, unwrap_retries
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import ClientStateError
-from orbitmq.filters.tags import build_subscription, parse_tags
+from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.names import check_topic, retry_topic
 from orbitmq.wire.bodies import ConsumeType, MessageModel
@@ -99,14 +99,14 @@ class PushCore(ConsumerCore):
     # Subscriptions and listeners
 
     def subscribe(
-        self, topic: str, expression: str | None, listener: ListenerFunction | None
+        self, topic: str, expression: Expression, listener: ListenerFunction | None
     ) -> Callable[[FunctionT], FunctionT]:
         """Have messages of ``topic`` consumed, by ``listener`` or by the consumer's own.
 
         The answer decorates a function, which is then the topic's listener.
         """
         check_topic(topic)
-        parse_tags(expression)
+        build_subscription(topic, expression)
         if listener is not None:
             self._listeners = {**self._listeners, topic: Listener(listener)}
         if listener is not None or self._default_listener or not self.lifecycle.running:

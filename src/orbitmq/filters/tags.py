@@ -13,13 +13,9 @@ from typing import Final
 
 from orbitmq.errors import ConfigError
 from orbitmq.wire.bodies import SubscriptionData
-from orbitmq.wire.ids import java_hash
 
 SUB_ALL: Final = "*"
 """The expression every message matches."""
-
-TAG: Final = "TAG"
-"""The expression type of tags."""
 
 # Java's String.trim takes away control characters too, but no space beyond ASCII.
 _TRIMMED: Final = "".join(map(chr, range(ord(" ") + 1)))
@@ -36,28 +32,6 @@ def parse_tags(expression: str | None) -> frozenset[str] | None:
     if not expression.replace("||", ""):
         raise ConfigError("expression", expression, f"'{SUB_ALL}', or tags as in 'TagA || TagB'")
     return frozenset(filter(None, (tag.strip(_TRIMMED) for tag in expression.split("||"))))
-
-
-def build_subscription(
-    topic: str, expression: str | None = SUB_ALL, type_: str | None = TAG, *, sub_version: int = 0
-) -> SubscriptionData:
-    """The subscription a consumer announces (Java's ``FilterAPI.build``).
-
-    ``sub_version`` is the time in ms it was made; the broker keeps a group's newest.
-
-    Raises:
-        ConfigError: an expression of separators only, or an expression type not supported.
-    """
-    if type_ is not None and type_ != TAG:
-        raise ConfigError("expression_type", type_, f"'{TAG}' is the only one supported")
-    tags = parse_tags(expression) or frozenset()
-    return SubscriptionData(
-        topic=topic,
-        sub_string=expression or SUB_ALL,
-        tags_set=tags,
-        code_set=frozenset(map(java_hash, tags)),
-        sub_version=sub_version,
-    )
 
 
 def tags_code_filter(subscription: SubscriptionData) -> Callable[[int], bool] | None:

@@ -1,0 +1,190 @@
+"""The synchronous lite pull consumer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from orbitmq.allocate import AllocateStrategy
+from orbitmq.blocking.face import Face
+from orbitmq.client.consumer import QueueListener
+from orbitmq.client.consumer_config import LitePullSettings
+from orbitmq.client.lite_pull_consumer import Commits, LitePullCore, poll_seconds
+from orbitmq.client.loop import loop_thread
+from orbitmq.client.offsets import OffsetStore
+from orbitmq.filters.subscription import Expression
+from orbitmq.message import MessageQueue
+from orbitmq.wire.message_view import MessageView
+
+_LONG_WAIT_SECONDS: Final = 3600.0
+
+
+class LitePullConsumer(Face):
+    """Polls messages.
+
+        with LitePullConsumer("readers", name_server="127.0.0.1:9876") as consumer:
+            consumer.subscribe("flights", "UA || AA")
+            for message in consumer.poll(timeout=5): ...
+
+    Or, message by message for as long as it runs, ``for message in consumer``. Messages are
+    pulled in the background and kept until they are polled; what was polled counts as consumed
+    when the next poll begins, and at the end, unless an exception ends the ``with`` statement:
+    then the messages polled last come again. With ``auto_commit`` that is committed every 5 s
+    and at the end, without it by :meth:`commit` alone.
+
+    Consumers with the same ``group`` share the queues of the topics they :meth:`subscribe` to;
+    or each takes queues of its choice by :meth:`assign`. ``allocate`` is how queues are shared
+    (:mod:`orbitmq.allocate`, averagely), ``offset_store`` where offsets are kept instead of with
+    the brokers, ``queue_listener`` a function that hears of changed queues. Settings are the
+    fields of :class:`orbitmq.client.consumer_config.LitePullConfig`, checked here (ConfigError).
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        allocate: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        queue_listener: QueueListener | None = None,
+        **settings: Unpack[LitePullSettings],
+    ) -> None:
+        self._core = LitePullCore(
+            group,
+            settings,
+            allocate=allocate,
+            offset_store=offset_store,
+            queue_listener=queue_listener,
+        )
+        super().__init__(self._core)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        loop_thread().run(self._core.shutdown(done=error is None))
+
+    def subscribe(self, topic: str, expression: Expression = "*") -> None:
+        """Share the queues of ``topic`` with the other consumers of the group.
+
+        ``expression`` chooses messages by tag: ``*`` for all, or tags as in ``UA || AA``. May be
+        called before or after the start; queues come a moment later, see :meth:`assignment`.
+        Raises ClientStateError when queues were assigned.
+        """
+        self._core.subscribe(topic, expression)
+
+    def unsubscribe(self, topic: str) -> None:
+        """Share the queues of ``topic`` no more."""
+        self._core.unsubscribe(topic)
+
+    def assign(self, queues: Collection[MessageQueue], expression: Expression = "*") -> None:
+        """Take exactly ``queues`` from now on, whatever other consumers take.
+
+        ``expression`` as in :meth:`subscribe`. Raises ClientStateError when a topic was
+        subscribed to.
+        """
+        self._core.assign(queues, expression)
+
+    def assignment(self) -> set[MessageQueue]:
+        """The queues this consumer has now."""
+        return self._core.assigned_queues()
+
+    def poll(self, timeout: float | None = None) -> list[MessageView]:
+        """The messages of one pull, all of one queue; none when none came within ``timeout``.
+
+        ``timeout`` in seconds (``poll_timeout_ms``); 0 only looks. Ctrl-C interrupts. Raises
+        ClientStateError unless the consumer runs.
+        """
+        core = self._core
+        core.check_running()
+        messages = core.poll_now()
+        if messages is None:
+            deadline = time.monotonic() + poll_seconds(core, timeout)
+            while messages is None and core.lifecycle.running:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._wait(left)
+                messages = core.poll_now()
+        return messages or []
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> MessageView:
+        core = self._core
+        message = core.next_now()
+        while message is None:
+            if not core.lifecycle.running:
+                raise StopIteration
+            self._wait(_LONG_WAIT_SECONDS)
+            message = core.next_now()
+        return message
+
+    def _wait(self, timeout_seconds: float) -> None:
+        """Return when there may be messages, or after the timeout."""
+        parked = threading.Lock()
+        parked.acquire()
+        wake = parked.release
+        if self._core.assignment.wait(wake):
+            try:
+                parked.acquire(timeout=timeout_seconds)
+            finally:
+                self._core.assignment.give_up(wake)
+
+    def commit(self, what: Commits = None) -> None:
+        """Make what was polled, of all queues or of those given, the offsets of the group.
+
+        Or exactly the offsets given, as a dict by queue. The brokers have them within 5 s.
+        """
+        self._core.commit(what)
+
+    def commit_sync(self, what: Commits = None) -> None:
+        """As :meth:`commit`, but the brokers have the offsets when this returns.
+
+        Raises NetworkError or BrokerError when they do not.
+        """
+        loop_thread().run(self._core.commit_sync(what))
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """The offset the group has of ``queue``: that of the next message to consume, or None."""
+        return loop_thread().run(self._core.committed(queue))
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Have the next message polled of ``queue`` be the one at ``offset``.
+
+        Raises ConfigError for an offset outside the queue, ClientStateError when this consumer
+        does not have the queue.
+        """
+        loop_thread().run(self._core.seek(queue, offset))
+
+    def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the oldest message of ``queue``."""
+        loop_thread().run(self._core.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on with the messages of ``queue`` still to come."""
+        loop_thread().run(self._core.seek_to_end(queue))
+
+    def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at that time (ms since the epoch) or later."""
+        return loop_thread().run(self._core.offset_for_timestamp(queue, timestamp_ms))
+
+    def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of ``topic``, asked of a name server.
+
+        Raises TopicNotFoundError where no broker has the topic.
+        """
+        return loop_thread().run(self._core.fetch_message_queues(topic))
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull ``queues`` no more until :meth:`resume`; what is cached of them is still polled."""
+        self._core.pause(queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull ``queues`` again."""
+        self._core.resume(queues)

@@ -1,0 +1,165 @@
+"""The synchronous producer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack, overload
+
+from orbitmq.blocking.face import Face
+from orbitmq.client.config import ProducerSettings
+from orbitmq.client.loop import loop_thread
+from orbitmq.client.producer import (
+    BlockingSends,
+    CallbackSink,
+    Messages,
+    ProducerCore,
+    SendCallback,
+    SendFuture,
+)
+from orbitmq.client.selectors import QueueSelector
+from orbitmq.message import Message, MessageQueue, SendResult
+
+
+class Producer(Face):
+    """Sends messages.
+
+        with Producer("orders", name_server="127.0.0.1:9876") as producer:
+            producer.send(Message("flights", b"...", tags="UA", keys="N14228"))
+
+    ``group`` names producers that do the same; a process may have one of a group (two with
+    different ``instance_name``). Settings are the fields of
+    :class:`orbitmq.client.config.ProducerConfig`, checked here (ConfigError).
+
+    A message goes to the writable queues of its topic in turn. One with a ``sharding_key`` always
+    goes to the queue its key gives (as Java's SelectMessageQueueByHash), while the topic keeps its
+    queues. What one thread sends to one queue arrives in order as long as nothing fails; a message
+    that is sent again may arrive twice, or after those sent behind it. Starting does not wait for
+    a name server: one that does not answer is tried again in the background, and each send fails
+    after its timeout.
+    """
+
+    def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
+        self._core = ProducerCore(group, settings)
+        self._sends = BlockingSends(self._core)
+        super().__init__(self._core)
+
+    def shutdown(self) -> None:
+        """Wait for the outcome of what is on its way, and its callbacks; leave the brokers.
+
+        Takes no longer than the timeouts of what is on its way. Does nothing the second time.
+        """
+        thread = loop_thread()
+        thread.run(self._core.shutdown(wait_for_callbacks=not thread.on_callback_thread))
+
+    def send(
+        self,
+        message: Messages,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send a message, or a list of messages as one batch, and return where it went.
+
+        ``queue``, or ``selector(queues, message, arg)``, says which queue it goes to: then it is
+        tried once. Otherwise it is tried up to ``retry_times_when_send_failed`` times more,
+        on another broker where there is one; with a sharding key, on the same queue.
+        ``timeout_ms`` (``send_timeout_ms``) is for all of it.
+
+        The messages of a batch have one topic and no delay; the batch goes to one queue, by the
+        sharding key where all have the same.
+
+        Raises:
+            InvalidMessageError: no body or too large, or a batch that cannot be one.
+            IllegalNameError: the topic.
+            TopicNotFoundError: the topic does not exist and is not created by need.
+            NetworkError: ConnectError, ConnectionLostError or RequestTimeoutError; after the last
+                two the broker may have stored the message.
+            BrokerError: the broker refused it.
+            ClientStateError: the producer is not running.
+        """
+        return self._sends.send(message, selector, arg, queue, timeout_ms)
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send ``messages`` as one batch, as :meth:`send` with a list."""
+        return self._sends.send(messages, None, None, queue, timeout_ms)
+
+    @overload
+    def send_async(
+        self,
+        message: Messages,
+        callback: None = None,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendFuture: ...
+
+    @overload
+    def send_async(
+        self,
+        message: Messages,
+        callback: SendCallback,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> None: ...
+
+    def send_async(
+        self,
+        message: Messages,
+        callback: SendCallback | None = None,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendFuture | None:
+        """Send without waiting; the outcome goes to ``callback(result, error)`` or to a future.
+
+        Callbacks run one after the other on a thread of their own; what they raise is logged. A
+        message that cannot be sent at all raises here, as in :meth:`send`; it is tried again up
+        to ``retry_times_when_send_async_failed`` times. While ``max_in_flight`` messages, or
+        ``max_in_flight_bytes``, are on their way this waits, and raises RequestTimeoutError
+        after ``timeout_ms``.
+        """
+        thread = loop_thread()
+        if callback is not None:
+            sink = CallbackSink(callback, thread)
+            self._sends.send_async(message, sink, selector, arg, queue, timeout_ms)
+            return None
+        future = SendFuture(thread)
+        self._sends.send_async(message, future, selector, arg, queue, timeout_ms)
+        return future
+
+    def send_oneway(
+        self,
+        message: Messages,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+    ) -> None:
+        """Send without asking for an answer: fast, and nobody knows whether it was stored.
+
+        The first message to a topic raises what :meth:`send` would raise before anything is
+        sent; that a later one could not be sent is only logged. Limited as :meth:`send_async`.
+        """
+        self._sends.send_oneway(message, selector, arg, queue)
+
+    def publish_queues(self, topic: str, *, timeout_ms: int | None = None) -> list[MessageQueue]:
+        """The writable queues of ``topic``, in the order selectors see them.
+
+        A topic that does not exist yet has the queues it would be created with.
+        """
+        return self._sends.queues(topic, timeout_ms)
