@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.generator import OK, call, create_topic, send_frame
+import msgspec
+
+from benchmarks.generator import OK, Outcome, Plan, call, create_topic, send_frame
 from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import NEWEST, ApacheMissingError, ApacheRelease, find_release
 
@@ -75,6 +77,18 @@ def send_first_message(address: str) -> None:
     response = call(address, send_frame("bench-first", 0))
     if OK not in response:
         raise RuntimeError(f"{address} refuses the first message: {response!r}")
+
+
+def fill(broker: RunningBroker, topic: str, messages: int, body: int = 100) -> None:
+    """A topic with so many messages, whose bodies have so many bytes."""
+    generate(Plan("fill", broker.address, topic, messages, body=body))
+
+
+def generate(plan: Plan) -> Outcome:
+    """Run the load generator in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.generator", msgspec.json.encode(plan).decode()]
+    output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    return msgspec.json.decode(output, type=Outcome)
 
 
 def find_apache() -> ApacheRelease | None:

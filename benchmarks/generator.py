@@ -30,7 +30,6 @@ from orbitmq.wire.properties import encode_properties
 from orbitmq.wire.record import encode_batch
 
 QUEUES = 8
-BODY = b"x" * 100
 RECEIVE_BUFFER = 8 << 20
 LENGTH = struct.Struct(">I")
 OK = b'"code":0,'
@@ -115,12 +114,12 @@ def create_topic(address: str, topic: str) -> None:
         raise RuntimeError(f"{address} does not create {topic}: {response!r}")
 
 
-def send_frames(topic: str, batch: int) -> list[bytes]:
+def send_frames(topic: str, batch: int, body: bytes) -> list[bytes]:
     """A send request for each queue: one message, or a batch of them."""
-    return [send_frame(topic, queue, batch) for queue in range(QUEUES)]
+    return [send_frame(topic, queue, batch, body) for queue in range(QUEUES)]
 
 
-def send_frame(topic: str, queue: int, batch: int = 0) -> bytes:
+def send_frame(topic: str, queue: int, batch: int = 0, body: bytes = b"x" * 100) -> bytes:
     """One send request."""
     properties = encode_properties(
         {"KEYS": "key-000001", "UNIQ_KEY": "7F0000010B7763947C65000A7D0C0000", "WAIT": "true"}
@@ -141,9 +140,9 @@ def send_frame(topic: str, queue: int, batch: int = 0) -> bytes:
         batch=bool(batch),
     )
     if not batch:
-        return encode_request(RequestCode.SEND_MESSAGE_V2, queue, header, BODY)
-    body = encode_batch([(0, BODY, properties)] * batch)
-    return encode_request(RequestCode.SEND_BATCH_MESSAGE, queue, header, body)
+        return encode_request(RequestCode.SEND_MESSAGE_V2, queue, header, body)
+    bodies = encode_batch([(0, body, properties)] * batch)
+    return encode_request(RequestCode.SEND_BATCH_MESSAGE, queue, header, bodies)
 
 
 def pull_frames(topic: str, pull: int, messages: int) -> list[bytes]:
@@ -196,9 +195,9 @@ def drive(plan: Plan, frames: list[bytes], seconds: float) -> int:
     return done
 
 
-def fill(address: str, topic: str, messages: int) -> None:
+def fill(address: str, topic: str, messages: int, body: bytes) -> None:
     """Put ``messages`` messages into the topic, evenly over its queues."""
-    frames = send_frames(topic, 32)
+    frames = send_frames(topic, 32, body)
     requests = -(-messages // 32)
     done = 0
     client = Client(address, 1)
@@ -208,10 +207,26 @@ def fill(address: str, topic: str, messages: int) -> None:
     client.sock.close()
 
 
+def pace(plan: Plan) -> None:
+    """Send one message after the other, evenly in time; each body begins with the time in ns."""
+    client = Client(plan.address, 1)
+    began = time.perf_counter()
+    for number in range(plan.size):
+        wait = began + number * plan.seconds / plan.size - time.perf_counter()
+        if wait > 0:
+            time.sleep(wait)
+        body = time.time_ns().to_bytes(8).ljust(plan.body)
+        client.sock.sendall(send_frame(plan.topic, number % QUEUES, body=body))
+        client.receive()
+    client.sock.close()
+
+
 class Plan(msgspec.Struct):
     """What to do: ``fill`` a topic, or ``send`` or ``pull`` for some seconds after a warm-up.
 
-    ``size`` is the number of messages to fill with, of a batch (0: none), or of a pull.
+    Or ``pace``: send as many messages as ``size`` says in ``seconds``. Otherwise ``size`` is the
+    number of messages to fill with, of a batch (0: none), or of a pull. ``body`` is the size of
+    the bodies.
     """
 
     mode: str
@@ -222,6 +237,7 @@ class Plan(msgspec.Struct):
     window: int = 1
     seconds: float = 1.0
     filled: int = 0
+    body: int = 100
 
 
 class Outcome(msgspec.Struct):
@@ -235,12 +251,15 @@ def carry_out(plan: Plan) -> Outcome:
     """Carry out one plan."""
     if plan.mode == "fill":
         create_topic(plan.address, plan.topic)
-        fill(plan.address, plan.topic, plan.size)
+        fill(plan.address, plan.topic, plan.size, b"x" * plan.body)
         return Outcome(plan.size, 0.0)
+    if plan.mode == "pace":
+        pace(plan)
+        return Outcome(plan.size, plan.seconds)
     if plan.mode == "pull":
         frames, each = pull_frames(plan.topic, plan.size, plan.filled), plan.size
     else:
-        frames, each = send_frames(plan.topic, plan.size), plan.size or 1
+        frames, each = send_frames(plan.topic, plan.size, b"x" * plan.body), plan.size or 1
     drive(plan, frames, plan.seconds / 2)
     began = time.perf_counter()
     responses = drive(plan, frames, plan.seconds)
