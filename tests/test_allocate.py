@@ -16,6 +16,8 @@ from orbitmq.allocate import (
     AllocateByMachineRoom,
     AllocateMachineRoomNearby,
     AllocateStrategy,
+    allocate_all,
+    java_order,
 )
 from orbitmq.errors import ConfigError
 from orbitmq.message import MessageQueue
@@ -159,6 +161,14 @@ def test_consistent_hash_places_points_by_its_own_function() -> None:
     assert shares(strategy, queues_of(3), clients_of(2)) == ["", "012"]
 
 
+def test_a_client_that_comes_twice_gets_further_points() -> None:
+    # Of each point its last owner; "b" lost one to "a", so its second go adds b-1 and b-2.
+    points = {"a-0": 10, "a-1": 20, "b-0": 20, "b-1": 30, "b-2": 40, "a-2": 50, "a-3": 60}
+    at = {queue: number * 10 - 5 for number, queue in enumerate(map(str, queues_of(8)))}
+    strategy = AllocateByConsistentHash(2, hash_function=lambda key: (points | at)[key])
+    assert shares(strategy, queues_of(8), ["b", "a", "b"]) == ["34", "012567", "34"]
+
+
 def test_negative_virtual_nodes_are_refused() -> None:
     with pytest.raises(ConfigError, match="virtual_nodes=-1"):
         AllocateByConsistentHash(-1)
@@ -197,6 +207,21 @@ class TestArguments:
             strategy("group", "c", [], ["c"])
         with pytest.raises(ConfigError, match="client_ids"):
             strategy("group", "c", queues_of(4), [])
+
+
+class ByHand:
+    """A strategy of the user's own."""
+
+    name = "BY_HAND"
+
+    def __call__(
+        self,
+        group: str,
+        client_id: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
+    ) -> list[MessageQueue]:
+        return list(queues) if client_id == client_ids[-1] else []
 
 
 rooms = st.sampled_from(["IDC1", "IDC2", "IDC3"])
@@ -258,3 +283,39 @@ def test_consistent_hash_moves_only_the_queues_of_who_left(
     for client in rest:
         before = strategy("group", client, queues, clients)
         assert set(before) <= set(strategy("group", client, queues, rest))
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        *CHECKING,
+        AllocateByConfig(queues_of(3)),
+        AllocateByMachineRoom({"IDC1", "IDC2"}),
+        AllocateMachineRoomNearby(room_of_queue, room_of_client, AllocateByConsistentHash(3)),
+        AllocateMachineRoomNearby(room_of_queue, room_of_client, ByHand()),
+        ByHand(),
+    ],
+    ids=lambda strategy: strategy.name,
+)
+@given(queues=queue_lists, clients=client_lists, twice=st.lists(st.integers(0, 11), max_size=2))
+def test_all_shares_at_once_are_those_given_one_by_one(
+    strategy: AllocateStrategy, queues: list[MessageQueue], clients: list[str], twice: list[int]
+) -> None:
+    clients += [clients[index % len(clients)] for index in twice]
+    assert allocate_all(strategy, "group", queues, clients) == {
+        client: strategy("group", client, queues, clients) for client in clients
+    }
+
+
+@pytest.mark.parametrize(("queues", "clients"), [([], ["c"]), (queues_of(2), [])])
+def test_all_shares_of_empty_lists_are_refused(
+    queues: list[MessageQueue], clients: list[str]
+) -> None:
+    with pytest.raises(ConfigError):
+        allocate_all(AllocateAveragely(), "group", queues, clients)
+
+
+def test_text_sorts_as_in_java() -> None:
+    assert sorted(["\ufb01", "b", "\U0001f600", "a"], key=java_order) == [
+        *("a", "b", "\U0001f600", "\ufb01")
+    ]

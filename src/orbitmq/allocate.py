@@ -11,10 +11,11 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar
+from functools import cache
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 from orbitmq.errors import ConfigError
 from orbitmq.message import MessageQueue
@@ -22,6 +23,9 @@ from orbitmq.message import MessageQueue
 _log = logging.getLogger("orbitmq.allocate")
 
 _T = TypeVar("_T")
+
+_ShareOf: TypeAlias = Callable[[str], list[MessageQueue]]
+"""Gives each client of a group its share."""
 
 
 class AllocateStrategy(Protocol):
@@ -44,6 +48,35 @@ class AllocateStrategy(Protocol):
         """The queues of ``client_id``, one of the ``client_ids`` of ``group``."""
 
 
+def allocate_all(
+    strategy: AllocateStrategy,
+    group: str,
+    queues: Sequence[MessageQueue],
+    client_ids: Sequence[str],
+) -> dict[str, list[MessageQueue]]:
+    """The share of each of ``client_ids``, the same as ``strategy`` gives them one by one.
+
+    The strategies of this module do here only once what all shares have in common: 100,000 queues
+    are divided among 10,000 clients in a second or less.
+
+    Raises:
+        ConfigError: an argument is empty.
+    """
+    if isinstance(strategy, _CheckedStrategy):
+        _check_lists(queues, client_ids)
+    share_of = _divided(strategy, group, queues, client_ids)
+    return {client_id: share_of(client_id) for client_id in dict.fromkeys(client_ids)}
+
+
+def java_order(text: str) -> bytes:
+    """What to sort by to sort text as Java does, by UTF-16 units.
+
+    Consumers written in Java and in Python must see the same lists in the same order. It differs
+    from Python's order only beyond the basic multilingual plane.
+    """
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 class _CheckedStrategy(ABC):
     """The checks of Java's ``AbstractAllocateMessageQueueStrategy``."""
 
@@ -61,21 +94,20 @@ class _CheckedStrategy(ABC):
         """
         if not client_id:
             raise ConfigError("client_id", client_id, "the id of a client of the group")
-        if not queues:
-            raise ConfigError("queues", queues, "at least one queue")
-        if not client_ids:
-            raise ConfigError("client_ids", client_ids, "at least one client id")
+        _check_lists(queues, client_ids)
         if client_id not in client_ids:
             # The broker has not seen our heartbeat yet, or takes us for gone.
-            _log.info("client %s is not in the list of group %s: %s", client_id, group, client_ids)
+            _log.info(
+                "client %s is not among the %d of group %s", client_id, len(client_ids), group
+            )
             return []
-        return self._share(group, client_ids.index(client_id), queues, client_ids)
+        return self._divide(group, queues, client_ids)(client_id)
 
     @abstractmethod
-    def _share(
-        self, group: str, index: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
-        """The share of the client at ``index``."""
+    def _divide(
+        self, group: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> _ShareOf:
+        """Do what all shares have in common; the answer gives the share of one of the clients."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +116,18 @@ class AllocateAveragely(_CheckedStrategy):
 
     name: ClassVar[str] = "AVG"
 
-    def _share(
-        self, group: str, index: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
+    def _divide(
+        self, group: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> _ShareOf:
+        index_of = _indexes(client_ids)
         size, rest = divmod(len(queues), len(client_ids))
-        start = index * size + min(index, rest)
-        return list(queues[start : start + size + (index < rest)])
+
+        def share_of(client_id: str) -> list[MessageQueue]:
+            index = index_of[client_id]
+            start = index * size + min(index, rest)
+            return list(queues[start : start + size + (index < rest)])
+
+        return share_of
 
 
 @dataclass(frozen=True)
@@ -98,10 +136,11 @@ class AllocateAveragelyByCircle(_CheckedStrategy):
 
     name: ClassVar[str] = "AVG_BY_CIRCLE"
 
-    def _share(
-        self, group: str, index: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
-        return list(queues[index :: len(client_ids)])
+    def _divide(
+        self, group: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> _ShareOf:
+        index_of = _indexes(client_ids)
+        return lambda client_id: list(queues[index_of[client_id] :: len(client_ids)])
 
 
 @dataclass(frozen=True)
@@ -132,15 +171,21 @@ class AllocateByMachineRoom(_CheckedStrategy):
     rooms: Collection[str]
     name: ClassVar[str] = "MACHINE_ROOM"
 
-    def _share(
-        self, group: str, index: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
+    def _divide(
+        self, group: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> _ShareOf:
+        index_of = _indexes(client_ids)
         near = [queue for queue in queues if _machine_room(queue.broker_name) in self.rooms]
         size, rest = divmod(len(near), len(client_ids))
-        mine = near[index * size : (index + 1) * size]
-        if index < rest:
-            mine.append(near[len(client_ids) * size + index])
-        return mine
+
+        def share_of(client_id: str) -> list[MessageQueue]:
+            index = index_of[client_id]
+            mine = near[index * size : (index + 1) * size]
+            if index < rest:
+                mine.append(near[len(client_ids) * size + index])
+            return mine
+
+        return share_of
 
 
 @dataclass(frozen=True)
@@ -160,19 +205,26 @@ class AllocateMachineRoomNearby(_CheckedStrategy):
         """The name of this strategy and of the one it divides by."""
         return f"MACHINE_ROOM_NEARBY-{self.strategy.name}"
 
-    def _share(
-        self, group: str, index: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
-        client_id = client_ids[index]
-        room = self.client_room(client_id)
+    def _divide(
+        self, group: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> _ShareOf:
         queues_by_room = _by_room(queues, self.broker_room)
         clients_by_room = _by_room(client_ids, self.client_room)
-        mine: list[MessageQueue] = []
-        if room in queues_by_room:
-            mine += self.strategy(group, client_id, queues_by_room[room], clients_by_room[room])
-        for deserted in sorted(queues_by_room.keys() - clients_by_room.keys()):
-            mine += self.strategy(group, client_id, queues_by_room[deserted], client_ids)
-        return mine
+        deserted = sorted(queues_by_room.keys() - clients_by_room.keys(), key=java_order)
+        of_all = [
+            _divided(self.strategy, group, queues_by_room[room], client_ids) for room in deserted
+        ]
+
+        @cache
+        def within(room: str) -> _ShareOf:
+            return _divided(self.strategy, group, queues_by_room[room], clients_by_room[room])
+
+        def share_of(client_id: str) -> list[MessageQueue]:
+            room = self.client_room(client_id)
+            parts = [within(room), *of_all] if room in queues_by_room else of_all
+            return [queue for part in parts for queue in part(client_id)]
+
+        return share_of
 
 
 def md5_hash(key: str) -> int:
@@ -196,28 +248,54 @@ class AllocateByConsistentHash(_CheckedStrategy):
         if self.virtual_nodes < 0:
             raise ConfigError("virtual_nodes", self.virtual_nodes, "0 or more")
 
-    def _share(
-        self, group: str, index: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
+    def _divide(
+        self, group: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> _ShareOf:
         ring = self._ring(client_ids)
         points = sorted(ring)
-        if not points:
-            return []
-
-        def owner(queue: MessageQueue) -> str:
-            at = bisect_left(points, self.hash_function(str(queue)))
-            return ring[points[at % len(points)]]
-
-        return [queue for queue in queues if owner(queue) == client_ids[index]]
+        shares: dict[str, list[MessageQueue]] = {client_id: [] for client_id in client_ids}
+        if points:
+            for queue in queues:
+                at = bisect_left(points, self.hash_function(str(queue)))
+                shares[ring[points[at % len(points)]]].append(queue)
+        return lambda client_id: list(shares[client_id])
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
         """Client ids by their points; an id that comes twice gets further points, as in Java."""
         ring: dict[int, str] = {}
+        held: Counter[str] = Counter()  # points of each client
         for client_id in client_ids:
-            first = sum(owner == client_id for owner in ring.values())
+            first = held[client_id]
             for node in range(first, first + self.virtual_nodes):
-                ring[self.hash_function(f"{client_id}-{node}")] = client_id
+                point = self.hash_function(f"{client_id}-{node}")
+                held[ring.get(point, client_id)] -= point in ring
+                held[client_id] += 1
+                ring[point] = client_id
         return ring
+
+
+def _divided(
+    strategy: AllocateStrategy,
+    group: str,
+    queues: Sequence[MessageQueue],
+    client_ids: Sequence[str],
+) -> _ShareOf:
+    """How any ``strategy`` divides non-empty lists: ours at once, others when they are asked."""
+    if isinstance(strategy, _CheckedStrategy):
+        return strategy._divide(group, queues, client_ids)
+    return lambda client_id: strategy(group, client_id, queues, client_ids)
+
+
+def _check_lists(queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> None:
+    if not queues:
+        raise ConfigError("queues", queues, "at least one queue")
+    if not client_ids:
+        raise ConfigError("client_ids", client_ids, "at least one client id")
+
+
+def _indexes(client_ids: Sequence[str]) -> dict[str, int]:
+    """Where each client comes first."""
+    return {client_ids[index]: index for index in reversed(range(len(client_ids)))}
 
 
 def _machine_room(broker_name: str) -> str | None:
