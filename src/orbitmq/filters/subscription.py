@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from orbitmq.errors import ConfigError
+from orbitmq.filters.sql92 import compile_sql
 from orbitmq.filters.tags import SUB_ALL, parse_tags
 from orbitmq.wire.bodies import SubscriptionData
 from orbitmq.wire.ids import java_hash
@@ -33,11 +34,20 @@ class MessageSelector(NamedTuple):
         return cls(expression or SUB_ALL, TAG)
 
     @classmethod
-    def by_sql(cls, expression: str) -> Self:
+    def by_sql(cls, expression: str, *, check: bool = True) -> Self:
         """By the properties of messages, such as ``price > 10 AND carrier = 'UA'``.
 
-        The broker filters; an Apache broker must have ``enablePropertyFilter=true``.
+        The broker filters; an Apache broker must have ``enablePropertyFilter=true``. The expression
+        is checked here as RocketMQ 5.5 would, so that a mistake shows where it was made; ``check``
+        False leaves that to the broker, which may be newer and know more.
+
+        Raises:
+            ConfigError: no expression, or one that does not end where it seems to: a broker takes
+                ``a = 1 b = 2`` for ``a = 1``.
         """
+        if check and (ignored := compile_sql(expression).ignored):
+            allowed = f"brokers would ignore {ignored!r}: join it with AND or OR, or leave it out"
+            raise ConfigError("expression", expression, allowed)
         return cls(expression, SQL92)
 
 

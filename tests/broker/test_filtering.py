@@ -1,0 +1,244 @@
+"""The broker filters by SQL92: what is pulled, what held pulls wait for, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orbitmq import codes
+from orbitmq.broker.filtering import MessageFilter
+from orbitmq.codes import RequestCode
+from orbitmq.names import retry_topic
+from orbitmq.wire.bodies import (
+    CheckClientRequestBody,
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
+from orbitmq.wire.command import RemotingCommand
+from tests.broker.remote import SUSPEND, Client, Running, bodies, messages, with_broker
+
+CHEAP = "price < 10 AND carrier = 'UA'"
+
+
+async def send_priced(client: Client, topic: str, *prices: object, carrier: str = "UA") -> None:
+    for price in prices:
+        properties = {"price": str(price), "carrier": carrier}
+        await client.send(topic, str(price).encode(), properties=properties)
+
+
+async def pull_by(client: Client, topic: str, sql: str, **fields: object) -> RemotingCommand:
+    return await client.pull(topic, tags=sql, expression_type="SQL92", **fields)
+
+
+async def announce(client: Client, group: str, *subscriptions: SubscriptionData) -> RemotingCommand:
+    data = ConsumerData(
+        group,
+        consume_type=ConsumeType.CONSUME_PASSIVELY,
+        subscription_data_set=list(subscriptions),
+    )
+    body = HeartbeatData("client", consumer_data_set=[data]).encode()
+    return await client.call(RequestCode.HEART_BEAT, None, body)
+
+
+def by_sql(topic: str, sql: str, version: int = 5, kind: str = "SQL92") -> SubscriptionData:
+    return SubscriptionData(topic, sql, sub_version=version, expression_type=kind)
+
+
+def test_a_pull_brings_what_its_expression_wants() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await send_priced(client, "T", 5, 50, "cheap", 7)
+        await send_priced(client, "T", 1, carrier="AA")
+        await client.send("T", b"bare")
+        answer = await pull_by(client, "T", CHEAP)
+        assert bodies(answer) == [b"5", b"7"]
+        assert int(answer.ext_fields["nextBeginOffset"]) == 6
+        assert bodies(await pull_by(client, "T", "price IS NULL")) == [b"bare"]
+        answer = await pull_by(client, "T", "price > 100")
+        assert answer.code == codes.PULL_RETRY_IMMEDIATELY
+        assert int(answer.ext_fields["nextBeginOffset"]) == 6
+
+    with_broker(scenario)
+
+
+def test_every_message_goes_through_the_filter_alone() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        for price in range(300):
+            await send_priced(client, "T", price)
+        wanted, offset = [], 0
+        while offset < 300:
+            answer = await pull_by(client, "T", "price BETWEEN 100 AND 199", offset=offset)
+            offset = int(answer.ext_fields["nextBeginOffset"])
+            if answer.code == codes.SUCCESS:
+                wanted += [int(body) for body in bodies(answer)]
+        assert wanted == list(range(100, 200))
+
+    with_broker(scenario)
+
+
+def test_a_held_pull_waits_for_a_message_it_wants() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        other = await node.connect()
+        await client.send("T", b"first")
+        held = asyncio.ensure_future(pull_by(client, "T", CHEAP, offset=1, sys_flag=SUSPEND | 4))
+        await client.settle()
+        await send_priced(other, "T", 99, "cheap")
+        await client.settle()
+        assert not held.done()
+        await send_priced(other, "T", 3)
+        assert bodies(await held) == [b"3"]
+
+    with_broker(scenario)
+
+
+def test_what_a_held_pull_does_not_want_moves_it_on_at_the_next_sweep() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        other = await node.connect()
+        await client.send("T")
+        held = asyncio.ensure_future(pull_by(client, "T", CHEAP, offset=1, sys_flag=SUSPEND | 4))
+        await client.settle()
+        await send_priced(other, "T", 99)
+        node.advance(5_000)
+        answer = await held
+        assert answer.code == codes.PULL_RETRY_IMMEDIATELY
+        assert int(answer.ext_fields["nextBeginOffset"]) == 2
+
+    with_broker(scenario)
+
+
+def test_the_expression_may_be_that_of_the_heartbeat() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await send_priced(client, "T", 5, 50)
+        await announce(client, "readers", by_sql("T", CHEAP, version=5))
+        assert bodies(await client.pull("T", sys_flag=0, sub_version=5)) == [b"5"]
+        answer = await client.pull("T", sys_flag=0, sub_version=6)
+        assert answer.code == codes.SUBSCRIPTION_NOT_LATEST
+        await announce(client, "readers", by_sql("T", "price > 10", version=6))
+        assert bodies(await client.pull("T", sys_flag=0, sub_version=6)) == [b"50"]
+        await announce(client, "readers", by_sql("T", CHEAP, version=5))  # one not yet updated
+        assert bodies(await client.pull("T", sys_flag=0, sub_version=5)) == [b"50"]
+        everything = SubscriptionData("T", "*", sub_version=7)
+        await announce(client, "readers", everything)
+        assert len(messages(await client.pull("T", sys_flag=0, sub_version=7))) == 2
+
+    with_broker(scenario)
+
+
+def test_a_broken_expression_of_a_heartbeat_is_refused_at_the_pull() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T")
+        for subscription, words in (
+            (
+                by_sql("T", "price >", 1),
+                "group readers cannot be filtered for: expression='price >'",
+            ),
+            (by_sql("T", "price > 5", 2, "REGEX"), "no expression type 'REGEX'"),
+        ):
+            answer = await announce(client, "readers", subscription)
+            assert answer.code == codes.SUCCESS
+            answer = await client.pull("T", sys_flag=0)
+            assert answer.code == codes.FILTER_DATA_NOT_EXIST
+            assert words in (answer.remark or "")
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "words"),
+    [
+        ("price >", "SQL92", "expression='price >' is not allowed: at its end"),
+        ("", "SQL92", "at its end: here must be a property"),
+        ("price > 5", "REGEX", "no expression type 'REGEX': subscribe by TAG or SQL92"),
+    ],
+)
+def test_a_broken_expression_is_refused_with_the_reason(sql: str, kind: str, words: str) -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T")
+        body = CheckClientRequestBody("client", "readers", by_sql("T", sql, kind=kind)).encode()
+        for answer in (
+            await client.pull("T", tags=sql, expression_type=kind),
+            await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body),
+        ):
+            assert answer.code == codes.SUBSCRIPTION_PARSE_FAILED
+            assert words in (answer.remark or "")
+
+    with_broker(scenario)
+
+
+def test_what_can_be_filtered_by_passes_the_check() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        for subscription in (
+            by_sql("T", CHEAP),
+            SubscriptionData("T", "a ="),
+            by_sql("T", "x", 1, ""),
+        ):
+            body = CheckClientRequestBody("client", "readers", subscription).encode()
+            answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
+            assert answer.code == codes.SUCCESS
+
+    with_broker(scenario)
+
+
+def test_filters_by_property_may_be_switched_off() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T", tags="A")
+        await announce(client, "readers", by_sql("T", CHEAP))
+        body = CheckClientRequestBody("client", "readers", by_sql("T", CHEAP)).encode()
+        for answer in (
+            await pull_by(client, "T", CHEAP),
+            await pull_by(client, "T", "price >"),
+            await client.pull("T", sys_flag=0),
+            await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body),
+        ):
+            assert answer.code == codes.SYSTEM_ERROR
+            assert "does not filter by SQL92" in (answer.remark or "")
+        assert len(messages(await client.pull("T", tags="A"))) == 1
+
+    with_broker(scenario, enable_property_filter=False)
+
+
+@pytest.mark.parametrize(
+    ("support", "expected"),
+    [(True, [b"cheap", b"lost", b"other", b"broken"]), (False, [b"dear"])],
+)
+def test_a_retry_topic_may_be_filtered_as_the_topic_its_messages_came_from(
+    support: bool, expected: list[bytes]
+) -> None:
+    """With filterSupportRetry its own expression does not count, the origin's does."""
+
+    async def scenario(node: Running, client: Client) -> None:
+        retries = retry_topic("readers")
+        node.broker.groups.put(SubscriptionGroupConfig("readers"))
+        node.broker.topics.put(TopicConfig(retries, 1, 1))
+        await announce(
+            client,
+            "readers",
+            by_sql("T", "price < 10"),
+            by_sql("Broken", "price <"),
+            SubscriptionData("Tagged", "A"),
+            by_sql(retries, "price > 10 AND RETRY_TOPIC = 'T'"),
+        )
+        for body, price, origin in (
+            (b"cheap", "5", "T"),
+            (b"dear", "50", "T"),
+            (b"lost", "50", None),
+            (b"other", "50", "Tagged"),
+            (b"broken", "50", "Broken"),
+        ):
+            properties = {"price": price} | ({"RETRY_TOPIC": origin} if origin else {})
+            await client.send(retries, body, properties=properties)
+        answer = await client.pull(retries, sys_flag=0)
+        assert bodies(answer) == expected
+
+    with_broker(scenario, filter_support_retry=support)
+
+
+def test_a_record_that_is_none_is_left_to_its_consumer() -> None:
+    wants_nothing = MessageFilter(by_properties=lambda _: False)
+    assert wants_nothing.by_record is not None
+    assert wants_nothing.by_record(memoryview(bytes(100)))
+    assert MessageFilter().by_record is None
