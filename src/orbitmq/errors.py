@@ -15,6 +15,7 @@ OrbitMQError
 │   ├── ConnectionLostError
 │   └── RequestTimeoutError
 ├── BrokerError                the peer answered with an error code
+│   ├── AuthenticationError        it does not believe who asks, or does not let them
 │   ├── TopicNotFoundError, SystemBusyError, ...   by code, see for_code()
 └── StoreError                 the store directory
     ├── StoreLockedError
@@ -23,6 +24,8 @@ OrbitMQError
 """
 
 from __future__ import annotations
+
+import re
 
 from orbitmq import codes
 
@@ -164,6 +167,29 @@ class NoPermissionError(BrokerError):
     refresh_route = True
 
 
+class AuthenticationError(BrokerError):
+    """SYSTEM_ERROR (1) or NO_PERMISSION (16) with a remark that it is about who asks.
+
+    ``access_key`` is the account that signed the request, None where nobody did.
+    """
+
+    def __init__(
+        self, code: int, remark: str | None, address: str = "", access_key: str | None = None
+    ) -> None:
+        super().__init__(code, remark, address)
+        self.access_key = access_key
+        remedy = (
+            "the request was not signed: give access_key and secret_key"
+            if access_key is None
+            else f"the request was signed by access_key={access_key!r}: check its secret_key, and "
+            "what the broker allows this account"
+        )
+        self.args = (f"{self.args[0]}; {remedy}",)
+
+    def __reduce__(self) -> tuple[type[BrokerError], tuple[int, str, str, str | None]]:  # type: ignore[override]
+        return type(self), (self.code, self.remark, self.address, self.access_key)
+
+
 class TopicNotFoundError(BrokerError):
     """TOPIC_NOT_EXIST (17): no route, or the broker does not have the topic."""
 
@@ -194,8 +220,21 @@ _BY_CODE: dict[int, type[BrokerError]] = {
 }
 
 
-def for_code(code: int, remark: str | None, address: str = "") -> BrokerError:
-    """The error that stands for a response ``code``: its own class, or plain BrokerError."""
+_ABOUT_WHO_ASKS = re.compile(
+    r"AclException|username cannot be null|User:.*(?:not found|disabled)|signature failed"
+)
+"""In remarks of PlainPermissionManager, and of 5.x's DefaultAuthenticationHandler."""
+
+
+def for_code(
+    code: int, remark: str | None, address: str = "", access_key: str | None = None
+) -> BrokerError:
+    """The error that stands for a response ``code``: its own class, or plain BrokerError.
+
+    ``access_key`` is the account the request was signed by.
+    """
+    if code in {codes.SYSTEM_ERROR, codes.NO_PERMISSION} and _ABOUT_WHO_ASKS.search(remark or ""):
+        return AuthenticationError(code, remark, address, access_key)
     return _BY_CODE.get(code, BrokerError)(code, remark, address)
 
 

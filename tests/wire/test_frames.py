@@ -21,15 +21,29 @@ def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in pairwise(edges)]
 
 
-@given(bodies=bodies, cuts=st.lists(st.integers(0, 1 << 20), max_size=20))
+@given(
+    bodies=bodies,
+    cuts=st.lists(st.integers(0, 1 << 20), max_size=20),
+    first_size=st.sampled_from([16, 100, 512]),
+)
 def test_any_cut_of_the_stream_gives_the_same_commands(
-    bodies: list[bytes], cuts: list[int]
+    bodies: list[bytes], cuts: list[int], first_size: int
 ) -> None:
     stream = b"".join(encode_request(10, n, {"n": str(n)}, body) for n, body in enumerate(bodies))
-    decoder = FrameDecoder(buffer_size=512)
+    decoder = FrameDecoder(buffer_size=512, first_size=first_size)
     got = [command for chunk in chunks(stream, cuts) for command in decoder.feed(chunk)]
     assert [(command.opaque, bytes(command.body)) for command in got] == list(enumerate(bodies))
     assert decoder.pending == 0
+
+
+def test_the_buffer_is_small_until_much_is_received() -> None:
+    decoder = FrameDecoder()
+    list(decoder.feed(encode_request(10, 1, None, bytes(4000)) * 8))
+    assert len(decoder.get_buffer()) <= 32 * 1024
+    list(decoder.feed(encode_request(10, 1, None, bytes(4000)) * 80))
+    assert len(decoder.get_buffer()) == 256 * 1024
+    list(decoder.feed(encode_request(10, 1, None, bytes(1 << 20)) + b"123"))
+    assert len(decoder.get_buffer()) == 256 * 1024 - 3
 
 
 def test_commands_stay_valid_when_the_buffer_is_used_again() -> None:

@@ -49,7 +49,7 @@ def test_the_template_decodes_to_the_same_command(
         batch=batch,
     )
     head = template.head(
-        opaque, queue_id, sys_flag, born, flag, json_text(properties), len(body), oneway=oneway
+        opaque, queue_id, sys_flag, born, flag, json_text(properties), body, oneway=oneway
     )
     header = SendMessageRequestHeaderV2(
         producer_group=group,
@@ -78,4 +78,4 @@ def test_the_template_decodes_to_the_same_command(
 def test_a_header_over_the_limit_is_refused() -> None:
     template = SendRequestTemplate("g", "t", "b", default_topic="d", default_topic_queue_nums=4)
     with pytest.raises(HeaderError, match="over 16777215"):
-        template.head(1, 0, 0, 0, 0, json_text("x" * 0x1000000), 0)
+        template.head(1, 0, 0, 0, 0, json_text("x" * 0x1000000), b"")

@@ -13,3 +13,9 @@ def local_ip() -> str:
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
+
+
+def vip_address(address: str) -> str:
+    """The second port of the broker at ``address``, two below (MixAll.brokerVIPChannel)."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - 2}"

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import socket
+import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from functools import cache
+from typing import Final
+
+import msgspec
 
 from orbitmq import codes
 from orbitmq.errors import (
@@ -27,15 +30,31 @@ from orbitmq.errors import (
     WireError,
     for_code,
 )
-from orbitmq.wire.command import Header, RemotingCommand, encode_request
+from orbitmq.net.tls import ClientTls, describe_failure
+from orbitmq.wire.command import RemotingCommand, encode_request
 from orbitmq.wire.frames import FRAME_LIMIT, FrameDecoder
+from orbitmq.wire.signing import Credentials, Fields, RpcHook
 
 log = logging.getLogger("orbitmq.net")
 
 CONNECT_TIMEOUT_MS: Final = 3_000
 REQUEST_TIMEOUT_MS: Final = 15_000
 
-RequestHeader: TypeAlias = Header | Mapping[str, str] | None
+
+class Access(msgspec.Struct, frozen=True):
+    """By whom requests are signed, and how connections are encrypted; None: not at all."""
+
+    credentials: Credentials | None = None
+    tls: ClientTls | None = None
+
+    @property
+    def access_key(self) -> str | None:
+        """The account requests are signed by."""
+        return None if self.credentials is None else self.credentials.access_key
+
+
+OPEN: Final = Access()
+"""Neither signed nor encrypted."""
 
 
 class BlockingConnection:
@@ -51,22 +70,26 @@ class BlockingConnection:
         *,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         frame_limit: int = FRAME_LIMIT,
+        access: Access = OPEN,
     ) -> None:
         self.address = address
+        self.access = access
+        self._hook = None if access.credentials is None else _hook_of(access.credentials)
         self.closed = False
         self._decoder = FrameDecoder(frame_limit)
         self._ready: deque[RemotingCommand] = deque()
         self._opaque = 0
         self._awaited: set[int] = set()
+        host, port = _host_and_port(address)
         try:
-            self._socket = socket.create_connection(
-                _host_and_port(address), timeout=connect_timeout_ms / 1000
-            )
+            self._socket = socket.create_connection((host, port), connect_timeout_ms / 1000)
         except OSError as error:
             raise ConnectError(
                 f"cannot connect to {address}: {error.strerror or error}", address
             ) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if access.tls is not None:
+            self._secure(access.tls, host)
 
     @property
     def outstanding(self) -> int:
@@ -77,16 +100,20 @@ class BlockingConnection:
         """The socket's descriptor, for select."""
         return self._socket.fileno()
 
-    def send(self, code: int, header: RequestHeader = None, body: bytes = b"") -> int:
+    def send(self, code: int, header: Fields = None, body: bytes = b"") -> int:
         """Send a request; its answer will carry the opaque returned here."""
         self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
+        if self._hook is not None:
+            header = self._hook.apply(header, body)
         self._write(encode_request(code, opaque, header, body))
         self._awaited.add(opaque)
         return opaque
 
-    def oneway(self, code: int, header: RequestHeader = None, body: bytes = b"") -> None:
+    def oneway(self, code: int, header: Fields = None, body: bytes = b"") -> None:
         """Send a request that gets no answer."""
         self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
+        if self._hook is not None:
+            header = self._hook.apply(header, body)
         self._write(encode_request(code, opaque, header, body, oneway=True))
 
     def receive(self, timeout_ms: int = REQUEST_TIMEOUT_MS) -> RemotingCommand:
@@ -98,13 +125,16 @@ class BlockingConnection:
 
     def receive_ready(self) -> Iterator[RemotingCommand]:
         """The answers that are here already; does not wait."""
-        while self._ready or self._readable():
-            yield self.receive()
+        while True:
+            while self._ready:
+                yield self._ready.popleft()
+            if not self._read_without_waiting():
+                return
 
     def invoke(
         self,
         code: int,
-        header: RequestHeader = None,
+        header: Fields = None,
         body: bytes = b"",
         *,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
@@ -116,7 +146,7 @@ class BlockingConnection:
     def request(
         self,
         code: int,
-        header: RequestHeader = None,
+        header: Fields = None,
         body: bytes = b"",
         *,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
@@ -126,7 +156,7 @@ class BlockingConnection:
 
     def request_all(
         self,
-        requests: Iterable[tuple[int, RequestHeader]],
+        requests: Iterable[tuple[int, Fields]],
         *,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> list[RemotingCommand]:
@@ -145,7 +175,7 @@ class BlockingConnection:
 
     def _success(self, answer: RemotingCommand) -> RemotingCommand:
         if answer.code != codes.SUCCESS:
-            raise for_code(answer.code, answer.remark, self.address)
+            raise for_code(answer.code, answer.remark, self.address, self.access.access_key)
         return answer
 
     def _write(self, frame: bytes) -> None:
@@ -159,16 +189,30 @@ class BlockingConnection:
             raise self._lost(error) from error
 
     def _read(self, deadline: float, timeout_ms: int) -> None:
-        if self.closed:
-            raise ConnectionLostError(f"the connection to {self.address} is closed", self.address)
         try:
-            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-            count = self._socket.recv_into(self._decoder.get_buffer())
+            self._read_once(max(deadline - time.monotonic(), 0.001))
         except TimeoutError as error:
             self.close()
             raise RequestTimeoutError(
                 f"{self.address} did not answer within {timeout_ms} ms", self.address
             ) from error
+
+    def _read_without_waiting(self) -> bool:
+        """Read what is here already; whether that was anything."""
+        try:
+            self._read_once(0)
+        except (BlockingIOError, ssl.SSLWantReadError):  # with TLS not all that comes is for us
+            return False
+        return True
+
+    def _read_once(self, timeout: float) -> None:
+        if self.closed:
+            raise ConnectionLostError(f"the connection to {self.address} is closed", self.address)
+        try:
+            self._socket.settimeout(timeout)
+            count = self._socket.recv_into(self._decoder.get_buffer())
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+            raise
         except OSError as error:
             self.close()
             raise self._lost(error) from error
@@ -189,8 +233,16 @@ class BlockingConnection:
         else:
             log.debug("dropped command %d of %s: nobody awaits it", command.code, self.address)
 
-    def _readable(self) -> bool:
-        return not self.closed and bool(select.select([self._socket], [], [], 0)[0])
+    def _secure(self, tls: ClientTls, host: str) -> None:
+        plain = self._socket
+        context = _context_of(tls)
+        try:
+            self._socket = context.wrap_socket(plain, server_hostname=host)
+        except OSError as error:
+            plain.close()
+            raise ConnectError(
+                f"cannot connect to {self.address}: {describe_failure(error)}", self.address
+            ) from error
 
     def _lost(self, error: OSError) -> NetworkError:
         return ConnectionLostError(
@@ -199,12 +251,11 @@ class BlockingConnection:
 
     def is_alive(self) -> bool:
         """Whether an idle connection can still be used, as far as this side knows."""
-        if self.closed:
-            return False
         try:
-            return not self._readable() or bool(self._socket.recv(1, socket.MSG_PEEK))
-        except OSError:
+            self._read_without_waiting()
+        except (NetworkError, WireError):
             return False
+        return True
 
 
 class ConnectionCache:
@@ -214,12 +265,12 @@ class ConnectionCache:
     """
 
     def __init__(self) -> None:
-        self._idle: dict[str, list[BlockingConnection]] = {}
+        self._idle: dict[tuple[str, Access], list[BlockingConnection]] = {}
 
     @contextmanager
-    def borrow(self, address: str) -> Iterator[BlockingConnection]:
+    def borrow(self, address: str, access: Access = OPEN) -> Iterator[BlockingConnection]:
         """A connection to ``address`` for the block; closed when the block raises."""
-        connection = self.take(address)
+        connection = self.take(address, access)
         try:
             yield connection
         except BaseException:
@@ -227,22 +278,22 @@ class ConnectionCache:
             raise
         self.give_back(connection)
 
-    def take(self, address: str) -> BlockingConnection:
+    def take(self, address: str, access: Access = OPEN) -> BlockingConnection:
         """A connection to ``address`` for the caller alone, a kept one if one still lives."""
-        idle = self._idle.get(address, [])
+        idle = self._idle.get((address, access), [])
         while idle:
             connection = idle.pop()
             if connection.is_alive():
                 return connection
             connection.close()
-        return BlockingConnection(address)
+        return BlockingConnection(address, access=access)
 
     def give_back(self, connection: BlockingConnection) -> None:
         """Keep a connection for the next; close it when a request is still unanswered."""
         if connection.outstanding or connection.closed:
             connection.close()
         else:
-            self._idle.setdefault(connection.address, []).append(connection)
+            self._idle.setdefault((connection.address, connection.access), []).append(connection)
 
     def close(self) -> None:
         """Close every idle connection."""
@@ -258,6 +309,16 @@ CONNECTIONS: Final = ConnectionCache()
 if hasattr(os, "register_at_fork"):
     # A child must not speak over its parent's sockets.
     os.register_at_fork(after_in_child=CONNECTIONS.close)
+
+
+@cache
+def _hook_of(credentials: Credentials) -> RpcHook:
+    return RpcHook(credentials=credentials)
+
+
+@cache
+def _context_of(tls: ClientTls) -> ssl.SSLContext:
+    return tls.context()
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
-from orbitmq.codes import RequestCode
+from orbitmq.codes import GO_AWAY, RequestCode
 from orbitmq.errors import ConnectionLostError, NetworkError, RequestTimeoutError, WireError
-from orbitmq.wire.command import Header, RemotingCommand, encode_request
+from orbitmq.wire.command import RemotingCommand, encode_request
 from orbitmq.wire.frames import FRAME_LIMIT, FrameDecoder
+from orbitmq.wire.signing import Fields, RpcHook
 
 log = logging.getLogger("orbitmq.net")
 
@@ -25,6 +26,8 @@ RequestHandler = Callable[[RemotingCommand, "Connection"], None]
 ResponseHandler = Callable[["RemotingCommand | NetworkError"], None]
 
 _SWEEP_SECONDS = 0.05
+_SWEEP_SECONDS_A_WAITER = 2e-5
+_SILENCE_MS = 1000
 _JOIN_BELOW = 64 * 1024
 
 
@@ -33,9 +36,15 @@ class Connection(asyncio.BufferedProtocol):
 
     ``on_request`` gets every request of the peer; ``on_tick_end`` runs after the last command of
     each read; ``on_connected`` and ``on_closed`` tell the owner of its life (the error is None
-    after an orderly close). With ``pause_reading`` no more requests are read while the peer leaves
-    its answers unread, which bounds the memory a slow peer can take; only the serving side may
-    set it, or both sides could wait for each other.
+    after an orderly close).
+
+    The ``serving`` side reads no more requests while the peer leaves its answers unread, which
+    bounds the memory a slow peer can take; if both did, they could wait for each other.
+
+    On the other side ``hook`` is what each request gets besides its own fields, and ``on_go_away``
+    learns that the peer answered GO_AWAY and wants to be asked over another connection. A peer
+    from which nothing came all the while a request waited, a second or more, is taken for dead
+    and the connection ends (NettyClientConfig.clientCloseSocketIfTimeout).
 
     ``context`` is the owner's, for what it knows of this peer.
     """
@@ -47,8 +56,10 @@ class Connection(asyncio.BufferedProtocol):
         on_tick_end: Callable[[], None] | None = None,
         on_connected: Callable[[Connection], None] | None = None,
         on_closed: Callable[[Connection, Exception | None], None] | None = None,
+        on_go_away: Callable[[Connection], None] | None = None,
+        hook: RpcHook | None = None,
         frame_limit: int = FRAME_LIMIT,
-        pause_reading: bool = False,
+        serving: bool = False,
     ) -> None:
         self.peer = "not connected"
         self.peer_host = bytes(8)
@@ -58,14 +69,18 @@ class Connection(asyncio.BufferedProtocol):
         self._on_tick_end = on_tick_end
         self._on_connected = on_connected
         self._on_closed = on_closed
-        self._pause_reading = pause_reading
+        self._on_go_away = on_go_away
+        self._hook = hook
+        self._serving = serving
         self._decoder = FrameDecoder(frame_limit)
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
         self._out: list[bytes | memoryview] = []
         self._flush_later = False  # in a tick, or a flush is scheduled
         self._opaque = 0
-        self._waiters: dict[int, tuple[float, ResponseHandler]] = {}
+        self._waiters: dict[int, tuple[float, ResponseHandler, int, int]] = {}
+        self._heard_at = 0.0
+        self._retired = False
         self._sweep: asyncio.TimerHandle | None = None
         self._close_error: Exception | None = None
         self._congested = False  # the transport holds more than it wants to
@@ -82,16 +97,16 @@ class Connection(asyncio.BufferedProtocol):
             self._flush_later = True
             self._loop.call_soon(self._flush)
 
-    def oneway(
-        self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b""
-    ) -> None:
+    def oneway(self, code: int, header: Fields = None, body: bytes = b"") -> None:
         """Send a request that gets no response."""
+        if self._hook is not None:
+            header = self._hook.apply(header, body)
         self.send(encode_request(code, self.next_opaque(), header, body, oneway=True))
 
     def request(
         self,
         code: int,
-        header: Header | Mapping[str, str] | None = None,
+        header: Fields = None,
         body: bytes = b"",
         *,
         timeout_ms: int,
@@ -105,17 +120,21 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             on_done(ConnectionLostError(f"connection to {self.peer} is closed", self.peer))
             return
+        if self._hook is not None:
+            header = self._hook.apply(header, body)
         # Encoded first: nothing is awaited of a request that cannot be encoded.
         frame = encode_request(code, self.next_opaque(), header, body)
-        self.expect(self._opaque, on_done, timeout_ms=timeout_ms)
+        self.expect(self._opaque, code, on_done, timeout_ms=timeout_ms)
         self.send(frame)
 
-    def expect(self, opaque: int, on_done: ResponseHandler, *, timeout_ms: int) -> None:
+    def expect(self, opaque: int, code: int, on_done: ResponseHandler, *, timeout_ms: int) -> None:
         """Have ``on_done`` get the response to a request the caller encodes and sends itself.
 
-        As :meth:`request`, on an open connection; ``opaque`` is from :meth:`next_opaque`.
+        As :meth:`request`, on an open connection; ``opaque`` is from :meth:`next_opaque`. The hook
+        is the caller's to apply.
         """
-        self._waiters[opaque] = (self._loop.time() + timeout_ms / 1000, on_done)
+        deadline = self._loop.time() + timeout_ms / 1000
+        self._waiters[opaque] = (deadline, on_done, code, timeout_ms)
         if self._sweep is None:
             self._sweep = self._loop.call_later(_SWEEP_SECONDS, self._expire_waiters)
 
@@ -138,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
     async def call(
         self,
         code: int,
-        header: Header | Mapping[str, str] | None = None,
+        header: Fields = None,
         body: bytes = b"",
         *,
         timeout_ms: int,
@@ -157,6 +176,12 @@ class Connection(asyncio.BufferedProtocol):
         self.request(code, header, body, timeout_ms=timeout_ms, on_done=done)
         return await future
 
+    def retire(self) -> None:
+        """Close once everything asked has been answered; the owner asks nothing more."""
+        self._retired = True
+        if self._sweep is None and not self.closed:
+            self._sweep = self._loop.call_later(_SWEEP_SECONDS, self._expire_waiters)
+
     def close(self, error: Exception | None = None) -> None:
         """Close once what is queued has been written; ``error`` reaches ``on_closed``."""
         if not self.closed:
@@ -166,8 +191,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once; what the peer has not read yet is lost."""
-        self._end(None)
-        self._transport.abort()
+        self._abort(None)
 
     # What asyncio calls
 
@@ -186,6 +210,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Handle one tick: every command that this read completed."""
         scheduled, self._flush_later = self._flush_later, True
+        self._heard_at = self._loop.time()
         try:
             for command in self._decoder.received(nbytes):
                 if command.flag & 1:
@@ -212,13 +237,13 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Read no more requests while the peer leaves its answers unread."""
         self._congested = True
-        if self._pause_reading:
+        if self._serving:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Read on."""
         self._decongest()
-        if self._pause_reading and not self.closed:
+        if self._serving and not self.closed:
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -248,6 +273,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(last)
 
     def _complete(self, response: RemotingCommand) -> None:
+        if response.code == GO_AWAY and self._on_go_away:
+            self._on_go_away(self)
         waiter = self._waiters.pop(response.opaque, None)
         if waiter is None:
             log.debug("response %d from %s came after its time-out", response.opaque, self.peer)
@@ -255,21 +282,37 @@ class Connection(asyncio.BufferedProtocol):
             waiter[1](response)
 
     def _expire_waiters(self) -> None:
+        self._sweep = None
         now = self._loop.time()
         expired = [opaque for opaque, waiter in self._waiters.items() if waiter[0] <= now]
-        for opaque in expired:
-            self._waiters.pop(opaque)[1](
-                RequestTimeoutError(f"no response from {self.peer} in time", self.peer)
+        silence: NetworkError | None = None
+        for waiter in [self._waiters.pop(opaque) for opaque in expired]:
+            deadline, on_done, code, timeout_ms = waiter
+            error = RequestTimeoutError(
+                f"{self.peer} did not answer {describe_code(code)} within {timeout_ms} ms",
+                self.peer,
             )
-        self._sweep = (
-            self._loop.call_later(_SWEEP_SECONDS, self._expire_waiters) if self._waiters else None
-        )
+            if timeout_ms >= _SILENCE_MS and self._heard_at <= deadline - timeout_ms / 1000:
+                silence = error
+            on_done(error)
+        if silence is not None and not self._serving:
+            self._abort(silence)
+        elif self._waiters and self._sweep is None:
+            # Thousands of held pulls are looked over less often.
+            pause = max(_SWEEP_SECONDS, len(self._waiters) * _SWEEP_SECONDS_A_WAITER)
+            self._sweep = self._loop.call_later(pause, self._expire_waiters)
+        elif self._retired and not self._waiters:
+            self.close()
 
     def _decongest(self) -> None:
         self._congested = False
         waiting, self._when_writable = self._when_writable, []
         for on_writable in waiting:
             on_writable()
+
+    def _abort(self, error: Exception | None) -> None:
+        self._end(error)
+        self._transport.abort()
 
     def _end(self, error: Exception | None) -> None:
         """Mark as closed and fail whoever waits."""
@@ -282,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
             self._sweep.cancel()
             self._sweep = None
         waiters, self._waiters = self._waiters, {}
-        for _, on_done in waiters.values():
+        for _, on_done, _, _ in waiters.values():
             reason = f": {error}" if error else ""
             on_done(ConnectionLostError(f"connection to {self.peer} was lost{reason}", self.peer))
         self._decongest()

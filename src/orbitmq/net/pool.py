@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 from collections.abc import Callable
 
+from orbitmq.codes import GO_AWAY
 from orbitmq.errors import ConnectError, ConnectionLostError, NetworkError
 from orbitmq.net.connection import Connection, RequestHandler
+from orbitmq.net.tls import SHUTDOWN_SECONDS, describe_failure
+from orbitmq.wire.command import RemotingCommand
+from orbitmq.wire.signing import Fields, RpcHook
 
 log = logging.getLogger("orbitmq.net")
 
@@ -21,7 +26,8 @@ class ConnectionPool:
     """The connections of one client, by ``host:port``.
 
     ``on_request`` gets the requests of every peer; ``on_connected`` learns of each new connection
-    after those who waited for it have used it. All methods belong to the running loop.
+    after those who waited for it have used it. ``hook`` is what each request gets besides its own
+    fields, ``tls`` has all connections speak TLS. All methods belong to the running loop.
     """
 
     def __init__(
@@ -30,8 +36,12 @@ class ConnectionPool:
         *,
         connect_timeout_ms: int = 3000,
         on_connected: Callable[[str, Connection], None] | None = None,
+        hook: RpcHook | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._on_request = on_request
+        self._hook = hook
+        self._tls = tls
         self._connect_timeout_ms = connect_timeout_ms
         self._on_connected = on_connected
         self._connections: dict[str, Connection] = {}
@@ -90,6 +100,45 @@ class ConnectionPool:
         except TimeoutError:
             raise _too_slow(address, timeout_ms) from None
 
+    async def call(
+        self,
+        address: str,
+        code: int,
+        header: Fields = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int,
+    ) -> RemotingCommand:
+        """The answer of the server at ``address``, whatever its code; raises NetworkError.
+
+        ``timeout_ms`` includes connecting. A server that answers GO_AWAY is asked once more, over
+        a new connection.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        answer = await self._call(address, code, header, body, timeout_ms)
+        if answer.code == GO_AWAY:
+            left_ms = max(1, int((deadline - loop.time()) * 1000))
+            answer = await self._call(address, code, header, body, left_ms)
+        return answer
+
+    async def _call(
+        self, address: str, code: int, header: Fields, body: bytes, timeout_ms: int
+    ) -> RemotingCommand:
+        connection = self.idle(address)
+        if connection is None:
+            loop = asyncio.get_running_loop()
+            begin = loop.time()
+            connection = await self.connect(address, timeout_ms=timeout_ms)
+            timeout_ms = max(1, timeout_ms - int((loop.time() - begin) * 1000))
+        return await connection.call(code, header, body, timeout_ms=timeout_ms)
+
+    def disconnect(self, address: str) -> None:
+        """Close the connection to ``address``, if there is one."""
+        connection = self.idle(address)
+        if connection is not None:
+            connection.close()
+
     async def close(self) -> None:
         """Close every connection once what was sent is written; end the attempts."""
         self._closed = True
@@ -126,11 +175,19 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(milliseconds / 1000):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: self._new_connection(address), host.strip("[]"), int(port)
+                    lambda: self._new_connection(address),
+                    host.strip("[]"),
+                    int(port),
+                    ssl=self._tls,
+                    ssl_shutdown_timeout=None if self._tls is None else SHUTDOWN_SECONDS,
                 )
         except TimeoutError as error:
             raise _too_slow(address, milliseconds) from error
         except (OSError, ValueError, OverflowError) as error:
+            if self._tls is not None and isinstance(error, (ssl.SSLError, ConnectionError)):
+                raise ConnectError(
+                    f"no connection to {address}: {describe_failure(error)}", address
+                ) from error
             raise ConnectError(
                 f"no connection to {address}: {_reason(error)}; check the address, and that the "
                 "server runs",
@@ -152,7 +209,19 @@ class ConnectionPool:
             if not self._open and self._last_closed and not self._last_closed.done():
                 self._last_closed.set_result(None)
 
-        return Connection(self._on_request, on_closed=closed)
+        def go_away(connection: Connection) -> None:
+            """Ask over another connection from now on (NettyRemotingClient.invokeImpl)."""
+            if self._connections.get(address) is connection:
+                del self._connections[address]
+                log.info("%s wants this client to connect anew", address)
+                connection.retire()
+
+        return Connection(
+            self._on_request,
+            on_closed=closed,
+            on_go_away=go_away,
+            hook=self._hook,
+        )
 
 
 def _reason(error: Exception) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from orbitmq.errors import ConfigError
+from orbitmq.net.acceptor import TlsAcceptor
 from orbitmq.net.connection import Connection, RequestHandler
+from orbitmq.net.tls import ServerTls, TlsMode
 from orbitmq.wire.frames import FRAME_LIMIT
 
 _BACKLOG = 1024
@@ -20,7 +22,8 @@ class Server:
     """Accepts connections and gives their requests to ``on_request``.
 
     ``on_tick_end`` runs after the commands of each read; ``on_connected`` and ``on_closed`` follow
-    each connection's life. ``connections`` holds the open ones.
+    each connection's life. ``connections`` holds the open ones. ``tls`` has it speak TLS too, or
+    only.
     """
 
     def __init__(
@@ -31,6 +34,7 @@ class Server:
         on_connected: Callable[[Connection], None] | None = None,
         on_closed: Callable[[Connection, Exception | None], None] | None = None,
         frame_limit: int = FRAME_LIMIT,
+        tls: ServerTls | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
         self.host = ""
@@ -40,6 +44,8 @@ class Server:
         self._on_connected = on_connected
         self._on_closed = on_closed
         self._frame_limit = frame_limit
+        self._tls = None if tls is None or tls.mode is TlsMode.DISABLED else tls
+        self._acceptor: TlsAcceptor | None = None
         self._server: asyncio.Server | None = None
         self._deserted = asyncio.Event()
         self._deserted.set()
@@ -58,10 +64,13 @@ class Server:
 
     async def serve(self, listener: socket.socket) -> None:
         """As :meth:`start`, on a socket from :func:`listen`, which this server closes."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._new_connection, sock=listener, backlog=_BACKLOG
-        )
+        if self._tls is not None:
+            self._acceptor = TlsAcceptor(listener, self._new_connection, self._tls)
+        else:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(
+                self._new_connection, sock=listener, backlog=_BACKLOG
+            )
         self.host, self.port = listener.getsockname()[:2]
 
     async def close(self) -> None:
@@ -69,9 +78,11 @@ class Server:
 
         A peer that does not read that within a second is cut off.
         """
-        if self._server is None:
-            return
-        self._server.close()
+        if self._acceptor is not None:
+            await self._acceptor.close()
+            self._acceptor = None
+        if self._server is not None:
+            self._server.close()
         for connection in list(self.connections):
             connection.close()
         try:
@@ -80,8 +91,9 @@ class Server:
             for connection in list(self.connections):
                 connection.abort()
             await self._deserted.wait()
-        await self._server.wait_closed()
-        self._server = None
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
 
     def _new_connection(self) -> Connection:
         return Connection(
@@ -90,7 +102,7 @@ class Server:
             on_connected=self._connected,
             on_closed=self._closed,
             frame_limit=self._frame_limit,
-            pause_reading=True,
+            serving=True,
         )
 
     def _connected(self, connection: Connection) -> None:

@@ -19,6 +19,8 @@ from orbitmq.wire.command import RemotingCommand, decode_command
 FRAME_LIMIT: Final = 16 * 1024 * 1024
 """Largest frame, its length field included (``NettySystemConfig`` frameMaxLength)."""
 RECEIVE_BUFFER: Final = 256 * 1024
+FIRST_BUFFER: Final = 8 * 1024
+"""The receive buffer of a connection that has not received much at a time yet."""
 _SHORTEST = 8
 _LENGTHS = struct.Struct(">II")
 """What a frame begins with: its length, then serialize type << 24 + header length."""
@@ -27,16 +29,23 @@ _LENGTHS = struct.Struct(">II")
 class FrameDecoder:
     """Turns a stream of bytes into RemotingCommands.
 
-    ``limit`` is the largest frame in bytes, its four length bytes included; ``buffer_size`` the
-    bytes of the reused receive buffer.
+    ``limit`` is the largest frame in bytes, its four length bytes included. The reused receive
+    buffer has ``first_size`` bytes, and grows up to ``buffer_size`` when it is filled: most of
+    many connections are idle.
     """
 
-    __slots__ = ("_buffer", "_end", "_frame", "_limit", "_size", "_start", "_view")
+    __slots__ = ("_buffer", "_end", "_frame", "_largest", "_limit", "_size", "_start", "_view")
 
-    def __init__(self, limit: int = FRAME_LIMIT, buffer_size: int = RECEIVE_BUFFER) -> None:
+    def __init__(
+        self,
+        limit: int = FRAME_LIMIT,
+        buffer_size: int = RECEIVE_BUFFER,
+        first_size: int = FIRST_BUFFER,
+    ) -> None:
         self._limit = limit
-        self._size = buffer_size
-        self._buffer = bytearray(buffer_size)
+        self._largest = buffer_size
+        self._size = min(first_size, buffer_size)
+        self._buffer = bytearray(self._size)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
@@ -97,21 +106,29 @@ class FrameDecoder:
 
     def _make_room(self) -> None:
         start, end = self._start, self._end
-        if start == end:
-            self._start = self._end = 0
-            return
         pending = end - start
-        if (
-            pending >= _SHORTEST
-            and (length := 4 + _LENGTHS.unpack_from(self._view, start)[0]) > self._size
-        ):
-            frame = memoryview(bytearray(length))
-            frame[:pending] = self._view[start:end]
-            self._frame = frame
-            self._start, self._end = 0, pending
-        elif start and end > self._size // 2:
+        length = 4 + _LENGTHS.unpack_from(self._view, start)[0] if pending >= _SHORTEST else 0
+        if self._size < self._largest and (end == self._size or length > self._size):
+            self._grow(length)
+        elif not pending:
+            self._start = self._end = 0
+        elif length <= self._size and start and end > self._size // 2:
             self._buffer[:pending] = self._buffer[start:end]
             self._start, self._end = 0, pending
+        if length > self._size:
+            frame = memoryview(bytearray(length))
+            frame[:pending] = self._view[self._start : self._end]
+            self._frame = frame
+            self._start, self._end = 0, pending
+
+    def _grow(self, length: int) -> None:
+        """A larger buffer, for a frame of ``length`` bytes if it may be as large."""
+        self._size = min(max(4 * self._size, length), self._largest)
+        buffer = bytearray(self._size)
+        pending = self._end - self._start
+        buffer[:pending] = self._view[self._start : self._end]
+        self._buffer, self._view = buffer, memoryview(buffer)
+        self._start, self._end = 0, pending
 
 
 def _decode_whole(frame: memoryview) -> RemotingCommand:

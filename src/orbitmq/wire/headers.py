@@ -320,3 +320,100 @@ class DeleteSubscriptionGroupRequestHeader(Header):
 
     group_name: str
     clean_offset: bool = False
+
+
+# What an operator asks of a broker about consumers, and what the broker then asks of these
+
+
+class ResetOffsetRequestHeader(Header):
+    """INVOKE_BROKER_TO_RESET_OFFSET and RESET_CONSUMER_CLIENT_OFFSET (222, 220).
+
+    ``timestamp`` is in ms, negative for the end of the queues. ``is_force`` lets offsets move
+    forward too. ``queue_id`` (-1: all) and ``offset`` (over ``timestamp``) are of 5.x.
+    """
+
+    topic: str
+    group: str
+    timestamp: int
+    is_force: bool = False
+    queue_id: int = -1
+    offset: int | None = None
+    bname: str | None = None
+
+
+class GetConsumerStatusRequestHeader(Header):
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS and GET_CONSUMER_STATUS_FROM_CLIENT (223, 221).
+
+    ``client_addr`` is the one client id to ask; without it all of the group are.
+    """
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+    bname: str | None = None
+
+
+class GetConsumerRunningInfoRequestHeader(Header):
+    """GET_CONSUMER_RUNNING_INFO (307); ``jstack_enable`` asks for the stacks of all threads."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+    bname: str | None = None
+
+
+class ConsumeMessageDirectlyResultRequestHeader(Header):
+    """CONSUME_MESSAGE_DIRECTLY (309); on its way to the client the body is the message.
+
+    The broker fills in ``broker_name`` and the flags of topic and group.
+    """
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    topic: str | None = None
+    topic_sys_flag: int | None = None
+    group_sys_flag: int | None = None
+    bname: str | None = None
+
+
+class ProducerGroupRequestHeader(Header):
+    """GET_PRODUCER_CONNECTION_LIST (204)."""
+
+    producer_group: str
+    bname: str | None = None
+
+
+class GetConsumeStatsRequestHeader(Header):
+    """GET_CONSUME_STATS (208): of ``topic_list`` (separated by ``;``), else ``topic``, else all."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+    bname: str | None = None
+
+
+class ViewMessageRequestHeader(Header):
+    """VIEW_MESSAGE_BY_ID (33); ``offset`` is the message's commit-log offset."""
+
+    offset: int
+    topic: str | None = None
+
+
+class GroupRequestHeader(Header):
+    """Requests about one group, and for some about one of its topics: 343, 345, 352."""
+
+    group: str
+    topic: str | None = None
+    bname: str | None = None
+
+
+class CloneGroupOffsetRequestHeader(Header):
+    """CLONE_GROUP_OFFSET (314); ``offline`` skips the check of what the source subscribes to."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+    bname: str | None = None

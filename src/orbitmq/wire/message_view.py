@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from orbitmq.errors import RecordError
 from orbitmq.message import MessageQueue
 from orbitmq.wire.compress import COMPRESSED, decompress
 from orbitmq.wire.ids import host_text
@@ -28,13 +29,18 @@ from orbitmq.wire.properties import (
 )
 from orbitmq.wire.record import (
     BORN_HOST_V6,
+    INNER_BATCH,
     LAYOUTS,
     MAGIC_V1,
     MIN_RECORD_SIZE,
+    NEED_UNWRAP,
     RECORD_HEADER,
     STORE_HOST_V6,
     Buffer,
+    Draft,
     RecordLayout,
+    decode_batch,
+    encode_record,
     locate_record,
 )
 
@@ -42,7 +48,8 @@ from orbitmq.wire.record import (
 _PROBE: Final = struct.Struct(">iI12xq8xi44xi")
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
-_HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+_UNCOMMON: Final = BORN_HOST_V6 | STORE_HOST_V6 | NEED_UNWRAP
+_BATCH_TO_UNWRAP: Final = INNER_BATCH | NEED_UNWRAP
 _BODY: Final = RECORD_HEADER.body
 _AFTER_BODY: Final = MIN_RECORD_SIZE - _BODY
 
@@ -51,7 +58,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     """A received message. Made by iter_records, decode_records and decode_record only.
 
     Fields are read from the received bytes when asked for; a view keeps alive the bytes of the
-    whole pull it came with. Two views are equal only when they are the same object. Topic,
+    whole pull it came with. Two views are equal only when they are the same object. Topic, queue,
     properties and the number of reconsumptions may be set, which changes the view alone.
 
     Attributes: ``broker_name`` that the message was pulled from, ``queue_offset`` of the message
@@ -73,6 +80,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     _body: bytes | None = None
     _properties: dict[str, str] | None = None
     _reconsume_times: int | None = None
+    _queue: MessageQueue | None = None
 
     @property
     def topic(self) -> str:
@@ -161,7 +169,13 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     @property
     def message_queue(self) -> MessageQueue:
         """The queue the message was read from."""
+        if self._queue is not None:
+            return self._queue
         return MessageQueue(self.stored_topic, self.broker_name, self.queue_id)
+
+    @message_queue.setter
+    def message_queue(self, queue: MessageQueue) -> None:
+        self._queue = queue
 
     @property
     def store_size(self) -> int:
@@ -201,9 +215,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     @property
     def born_host(self) -> str:
         """The producer's address as the broker saw it: ``ip:port``, or ``[ip]:port``."""
-        start = self._start + RECORD_HEADER.born_host
-        size = 20 if self.sys_flag & BORN_HOST_V6 else 8
-        return host_text(self._data[start : start + size])
+        return host_text(self._born_host_bytes)
 
     @property
     def store_host(self) -> str:
@@ -231,6 +243,11 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
         return LAYOUTS[self.sys_flag >> 4 & 3]
 
     @property
+    def _born_host_bytes(self) -> bytes:
+        start = self._start + RECORD_HEADER.born_host
+        return self._data[start : start + (20 if self.sys_flag & BORN_HOST_V6 else 8)]
+
+    @property
     def _store_host_bytes(self) -> bytes:
         start = self._start + self._layout.store_host
         return self._data[start : start + (20 if self.sys_flag & STORE_HOST_V6 else 8)]
@@ -252,7 +269,10 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Only this record travels, not the pull it came with.
-        changes = (self._overlay, self._topic, self._properties, self._reconsume_times)
+        changes = (
+            *(self._overlay, self._topic, self._properties, self._reconsume_times),
+            self._queue,
+        )
         return _restore, (self._data[self._start : self._end], self.broker_name, *changes)
 
     # Last in the class, because from here on its name hides the decorator's.
@@ -270,6 +290,9 @@ def iter_records(
 ) -> Iterator[MessageView]:
     """The messages of consecutive records that fill ``buffer``, such as a pull's answer.
 
+    A record that is a batch, as brokers store one in a topic with batch consume queues, gives the
+    messages in it (PullAPIWrapper.processPullResult).
+
     Each is checked to be whole before it is yielded; the checksum is not. A buffer other than
     bytes is copied once, so that the views stay valid. ``extra`` properties are seen on every
     message as if they were stored (one mapping for all, not to be changed afterwards). Raises
@@ -286,7 +309,7 @@ def iter_records(
             # The common record, checked inline; everything else, or wrong, goes the slow way.
             if (
                 magic == MAGIC_V1
-                and not sys_flag & _HOSTS_V6
+                and not sys_flag & _UNCOMMON
                 and body_length >= 0
                 and body_end + _AFTER_BODY <= end <= limit
             ):
@@ -314,8 +337,8 @@ def iter_records(
                     position = end
                     continue
         view = decode_record(data, position, broker_name, extra)
-        yield view
         position += view.store_size
+        yield from _unwrapped(view)
 
 
 def decode_records(
@@ -350,6 +373,44 @@ def decode_record(
     )
 
 
+def _unwrapped(view: MessageView) -> list[MessageView]:
+    """The messages of a batch stored as one (MessageDecoder.decodeMessage), else ``view`` itself.
+
+    So is a batch that cannot be read: better delivered as it is than a queue that stands still.
+    """
+    if view.sys_flag & _BATCH_TO_UNWRAP != _BATCH_TO_UNWRAP:
+        return [view]
+    try:
+        items = decode_batch(view.body)
+    except RecordError:
+        items = []
+    return [
+        decode_record(
+            encode_record(
+                Draft(
+                    topic=view.stored_topic,
+                    queue_id=view.queue_id,
+                    body=item.body,
+                    properties=item.properties,
+                    tags_code=0,
+                    flag=item.flag,
+                    sys_flag=view.sys_flag & ~COMPRESSED,
+                    born_timestamp=view.born_timestamp,
+                    born_host=view._born_host_bytes,
+                    store_host=view._store_host_bytes,
+                ),
+                view.queue_offset + index,
+                view.physical_offset,
+                view.store_timestamp,
+            ),
+            0,
+            view.broker_name,
+            view._overlay,
+        )
+        for index, item in enumerate(items)
+    ] or [view]
+
+
 def _restore(
     record: bytes,
     broker_name: str,
@@ -357,9 +418,11 @@ def _restore(
     topic: str | None,
     properties: dict[str, str] | None,
     reconsume_times: int | None,
+    queue: MessageQueue | None,
 ) -> MessageView:
     view = decode_record(record, 0, broker_name, overlay)
     view._topic = topic
     view._properties = properties
     view._reconsume_times = reconsume_times
+    view._queue = queue
     return view
