@@ -167,12 +167,7 @@ class Running:
 
     async def connect(self, address: str = "") -> Client:
         """A new client of the broker, or of another address, closed with the broker."""
-        host, port = (address or self.node.address).rsplit(":", 1)
-        notices: list[RemotingCommand] = []
-        _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(lambda command, _: notices.append(command)), host, int(port)
-        )
-        client = Client(connection, notices)
+        client = await connect(address or self.node.address)
         self._clients.append(client)
         return client
 
@@ -184,6 +179,16 @@ class Running:
     def close(self) -> None:
         for client in self._clients:
             client.close()
+
+
+async def connect(address: str) -> Client:
+    """A client of the broker at ``address``."""
+    host, port = address.rsplit(":", 1)
+    notices: list[RemotingCommand] = []
+    _, connection = await asyncio.get_running_loop().create_connection(
+        lambda: Connection(lambda command, _: notices.append(command)), host, int(port)
+    )
+    return Client(connection, notices)
 
 
 @asynccontextmanager

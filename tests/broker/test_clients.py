@@ -13,7 +13,6 @@ from orbitmq.broker.locks import LOCK_LIFETIME_MS, QueueLocks
 from orbitmq.codes import RequestCode
 from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import (
-    CheckClientRequestBody,
     ConsumerData,
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
@@ -110,8 +109,29 @@ def test_a_group_may_be_spared_notices() -> None:
         node.broker.groups.put(
             SubscriptionGroupConfig("g", notify_consumer_ids_changed_enable=False)
         )
+        other = await node.connect()
         await client.heartbeat("g", "T")
-        assert noticed(client) == []
+        await other.heartbeat("g", "T", client_id="other")
+        await client.settle()
+        assert (noticed(client), noticed(other)) == ([], [])
+        other.close()  # of this, members are told even so, as by Java
+        await until(lambda: client.notices, "the notice")
+        assert noticed(client) == ["g"]
+
+    with_broker(scenario)
+
+
+def test_the_others_are_told_of_a_member_that_fell_silent() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        other = await node.connect()
+        await other.heartbeat("g", "T", client_id="other")
+        node.advance(70_000)
+        await client.heartbeat("g", "T")
+        noticed(client)
+        node.advance(60_000)
+        await until(lambda: client.notices, "the notice")
+        assert noticed(client) == ["g"]
+        assert await ids(client, "g") == ["client"]
 
     with_broker(scenario)
 
@@ -181,17 +201,6 @@ def test_bodies_that_are_not_understood_are_refused() -> None:
             assert answer.code == codes.SYSTEM_ERROR
             assert "HeartbeatData" in (answer.remark or "")
         assert (await client.heartbeat("g", "T")).code == codes.SUCCESS
-
-    with_broker(scenario)
-
-
-def test_only_filters_by_tag_pass_the_check() -> None:
-    async def scenario(node: Running, client: Client) -> None:
-        for kind, code in (("TAG", codes.SUCCESS), ("SQL92", codes.SYSTEM_ERROR)):
-            data = SubscriptionData("T", "a = 1", expression_type=kind)
-            body = CheckClientRequestBody("client", "g", data).encode()
-            answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
-            assert answer.code == code
 
     with_broker(scenario)
 

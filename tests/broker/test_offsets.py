@@ -198,7 +198,7 @@ def test_the_table_knows_who_has_committed_where() -> None:
     offsets.commit("g", "B", 2, 3)
     offsets.commit("h", "A", 0, 5)
     assert (offsets.groups("A"), offsets.topics("g")) == (["g", "h"], ["A", "B"])
-    assert offsets.of_group("g", "B") == {2: 3}
+    assert offsets.query("g", "B", 2) == 3
     offsets.forget_topic("A")
     assert offsets.table == {"B@g": {2: 3}}
     offsets.changed = False

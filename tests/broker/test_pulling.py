@@ -82,7 +82,8 @@ def test_pulls_sent_all_at_once_cannot_take_all_memory() -> None:
         await client.send("T", bytes(900))
         answers = await asyncio.gather(*(client.pull("T") for _ in range(40)))
         assert {answer.code for answer in answers} == {codes.SUCCESS, codes.SYSTEM_BUSY}
-        assert "fewer pulls at once" in (answers[-1].remark or "")
+        refused = next(answer for answer in answers if answer.code == codes.SYSTEM_BUSY)
+        assert "fewer pulls at once" in (refused.remark or "")
         assert (await client.pull("T")).code == codes.SUCCESS
 
     with_broker(scenario, max_pull_bytes=1000)
@@ -228,7 +229,7 @@ def test_the_subscription_may_be_that_of_the_heartbeat() -> None:
         ({"queue_id": -1}, codes.INVALID_PARAMETER, "no queue -1"),
         ({"consumer_group": "a group"}, codes.SUBSCRIPTION_GROUP_NOT_EXIST, "'a group'"),
         ({"tags": "||"}, codes.SUBSCRIPTION_PARSE_FAILED, "||"),
-        ({"expression_type": "SQL92"}, codes.SYSTEM_ERROR, "SQL92"),
+        ({"expression_type": "REGEX"}, codes.SUBSCRIPTION_PARSE_FAILED, "'REGEX'"),
         ({"consumer_group": "idle"}, codes.NO_PERMISSION, "idle"),
         ({"topic": "Closed"}, codes.NO_PERMISSION, "permission is 2"),
     ],

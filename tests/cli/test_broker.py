@@ -90,6 +90,16 @@ def test_messages_survive_a_kill(tmp_path: Path) -> None:
         assert stopped(broker, signal.SIGTERM)[0] == 0
 
 
+def test_a_second_broker_joins_the_first_ones_name_server() -> None:
+    with (
+        started() as first,
+        started("--name-server", first.name_server, "--broker-name", "broker-b") as second,
+    ):
+        assert second.name_server == first.name_server
+        assert exchange(second.address, b"hello") == [b"hello"]
+        assert stopped(second, signal.SIGTERM) == (0, "", "")
+
+
 def failure(*options: str) -> str:
     """The one line that the command ends with."""
     done = subprocess.run(
@@ -108,6 +118,7 @@ def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
     assert "argument --flush: invalid choice: 'never'" in failure("--flush", "never")
     assert "port=70000" in failure("--port", "70000")
     assert "broker_name='a b'" in failure("--broker-name", "a b")
+    assert "name_server='elsewhere'" in failure("--name-server", "elsewhere")
     file = tmp_path / "file"
     file.touch()
     assert str(file) in failure(*FREE_PORTS, "--store", str(file))

@@ -19,6 +19,7 @@ from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
@@ -74,6 +75,15 @@ class Broker:
             self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config, self.store, self.topics, self.groups, self.consumers, self.offsets
+            )
+            self.operating: Operating[Hashable] = Operating(
+                config.broker_name,
+                self.store,
+                self.topics,
+                self.groups,
+                self.consumers,
+                self.offsets,
+                self.pulling.held,
             )
             self.delivery = Delivery(self.store, delays, self.write)
             self.saved = SavedTables(
@@ -150,10 +160,10 @@ class Broker:
         next_offset: int,
         tags_code: int,
         _store_timestamp: int,
-        _properties: bytes,
+        properties: bytes,
     ) -> None:
         if self._held:
-            self._held.message_arrived(topic, queue_id, next_offset, tags_code)
+            self._held.message_arrived(topic, queue_id, next_offset, tags_code, properties)
         if topic == SCHEDULE_TOPIC:
             self.delivery.message_arrived(tags_code)  # there it is the time the message is due
 

@@ -118,6 +118,12 @@ class ConsumerTable(Generic[_ConnectionT]):
         """Take a connection out of all groups; returns the groups whose others must be told."""
         return [name for name in list(self.groups) if self.unregister(name, connection)]
 
+    def find(self, name: str, client_id: str | None) -> tuple[_ConnectionT, ClientInfo] | None:
+        """The member of a group with ``client_id``; None when it is not there."""
+        group = self.groups.get(name)
+        members = group.members.items() if group else ()
+        return next((member for member in members if member[1].client_id == client_id), None)
+
     def silent(self, now_ms: int, timeout_ms: int) -> list[_ConnectionT]:
         """The connections whose last heartbeat is older than ``timeout_ms``."""
         return _silent((group.members for group in self.groups.values()), now_ms, timeout_ms)

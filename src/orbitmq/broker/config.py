@@ -10,10 +10,12 @@ import msgspec
 
 from orbitmq.errors import ConfigError, IllegalNameError
 from orbitmq.names import check_topic
+from orbitmq.net.tls import ServerTls
 from orbitmq.store.config import StoreConfig
 
 _MAX_PORT: Final = 65535
 _WHITE_SPACE: Final = re.compile(r"\s")
+_ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,8 +28,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     that is a wildcard (brokerIP1)."""
     port: int = 10911
     """The broker's port; 0 takes any free one (listenPort)."""
+    fast_listen_port: int | None = None
+    """A second port of the broker, the VIP channel: clients that use it expect it two below
+    ``port``, where Java's broker always has one. None: there is none (fastListenPort)."""
     name_server_port: int = 9876
     """The name server's port; 0 takes any free one."""
+    tls: ServerTls | None = None
+    """The certificate with which the broker and its name server speak TLS on all ports, and
+    whether they speak the plain protocol too. None: plain only. Java's make up a certificate."""
+    name_server: str = ""
+    """``host:port`` of name servers to register at, separated by ``;``, in place of a name server
+    of its own (namesrvAddr)."""
     broker_name: str = "broker-a"
     """The name queues are known by (brokerName)."""
     cluster_name: str = "DefaultCluster"
@@ -48,12 +59,22 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     trace_on: bool = True
     """Whether clients that trace shall do so (traceOn)."""
 
+    enable_property_filter: bool = True
+    """Whether consumers may filter by SQL92 (enablePropertyFilter). Java's default is false, since
+    it costs the broker time; here nothing needs to be switched on."""
+    filter_support_retry: bool = False
+    """Whether a group that subscribes to its retry topic by SQL92 gets what passes its subscription
+    to the topic the message came from (filterSupportRetry)."""
     max_pull_count: int = 1024
     """The most messages a pull is answered with, whatever it asks for. Java's broker gives 32."""
     max_pull_bytes: int = 4 << 20
     """The most bytes a pull is answered with, but always one message. Java's gives 256 KiB."""
     hold_sweep_interval_ms: int = 5_000
     """How often held pulls are looked through (PullRequestHoldService)."""
+    server_side_reset_offset: bool = True
+    """Whether the broker itself moves a group's offsets when an operator resets them, and sends the
+    consumers there at their next pull; otherwise it tells the consumers that are online to do it,
+    as brokers before 5 do (useServerSideResetOffset)."""
     offset_save_interval_ms: int = 5_000
     """How often consumer offsets are saved (flushConsumerOffsetInterval)."""
     delay_offset_save_interval_ms: int = 10_000
@@ -63,10 +84,22 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     scan_interval_ms: int = 10_000
     """How often silent clients and run-out locks are looked for."""
 
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The addresses in ``name_server``."""
+        return tuple(part.strip() for part in self.name_server.split(";") if part.strip())
+
     def __post_init__(self) -> None:
         for name in ("port", "name_server_port"):
             _check_range(name, getattr(self, name), 0, _MAX_PORT)
-        if self.port and self.port == self.name_server_port:
+        if self.fast_listen_port is not None:
+            _check_range("fast_listen_port", self.fast_listen_port, 0, _MAX_PORT)
+        for address in self.name_servers:
+            if not _ADDRESS.fullmatch(address):
+                raise ConfigError(
+                    "name_server", self.name_server, "host:port, several separated by ';'"
+                )
+        if self.port and self.port == self.name_server_port and not self.name_servers:
             raise ConfigError(
                 "port", self.port, "the broker and the name server need a port each (0: any free)"
             )

@@ -14,17 +14,22 @@ from typing import Generic, TypeVar
 _RequestT = TypeVar("_RequestT")
 
 TagMatch = Callable[[int], bool]
+PropertiesMatch = Callable[[bytes], bool]
 
 
 class HeldPull(Generic[_RequestT]):
     """One waiting pull.
 
-    It wants what comes at or after ``offset`` of the queue and passes ``match`` (None: anything);
-    at ``deadline_ms`` it is answered anyway. ``owner`` is whoever must still be there for the
-    answer to matter, ``request`` what to carry out again.
+    It wants what comes at or after ``offset`` of the queue and passes ``match`` by its tags code
+    and ``match_properties`` by its stored properties; None lets anything pass. At ``deadline_ms``
+    it is answered anyway. ``owner`` is whoever must still be there for the answer to matter,
+    ``request`` what to carry out again.
     """
 
-    __slots__ = ("deadline_ms", "match", "offset", "owner", "queue_id", "request", "topic")
+    __slots__ = (
+        "deadline_ms", "match", "match_properties", "offset", "owner", "queue_id", "request",
+        "topic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -34,6 +39,7 @@ class HeldPull(Generic[_RequestT]):
         *,
         deadline_ms: int,
         match: TagMatch | None,
+        match_properties: PropertiesMatch | None = None,
         owner: Hashable,
         request: _RequestT,
     ) -> None:
@@ -42,6 +48,7 @@ class HeldPull(Generic[_RequestT]):
         self.offset = offset
         self.deadline_ms = deadline_ms
         self.match = match
+        self.match_properties = match_properties
         self.owner = owner
         self.request = request
 
@@ -63,15 +70,24 @@ class LongPollTable(Generic[_RequestT]):
         """Let ``pull`` wait."""
         self._queues.setdefault((pull.topic, pull.queue_id), []).append(pull)
 
-    def message_arrived(self, topic: str, queue_id: int, next_offset: int, tags_code: int) -> None:
-        """A message with ``tags_code`` now lies before ``next_offset``: ready those who want it."""
+    def message_arrived(
+        self,
+        topic: str,
+        queue_id: int,
+        next_offset: int,
+        tags_code: int,
+        properties: bytes = b"",
+    ) -> None:
+        """A message of these properties now lies before ``next_offset``: ready who wants it."""
         waiting = self._queues.get((topic, queue_id))
         if waiting is not None:
             self._split(
                 (topic, queue_id),
                 waiting,
                 lambda pull: (
-                    next_offset > pull.offset and (pull.match is None or pull.match(tags_code))
+                    next_offset > pull.offset
+                    and (pull.match is None or pull.match(tags_code))
+                    and (pull.match_properties is None or pull.match_properties(properties))
                 ),
             )
 
@@ -87,6 +103,12 @@ class LongPollTable(Generic[_RequestT]):
                 waiting,
                 lambda pull, end=end: pull.deadline_ms <= now_ms or end > pull.offset,  # type: ignore[misc]
             )
+
+    def wake(self, topic: str, queue_id: int) -> None:
+        """Ready all pulls of a queue, whoever's they are: where they are to pull has changed."""
+        waiting = self._queues.pop((topic, queue_id), None)
+        if waiting is not None:
+            self._ready += waiting
 
     def drop(self, owner: Hashable) -> None:
         """Forget the pulls of an ``owner`` that is gone."""

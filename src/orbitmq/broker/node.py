@@ -1,4 +1,4 @@
-"""One process's broker and name server: started together, stopped together."""
+"""One process's broker and name server, started and stopped together, or a broker alone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.registrar import Registrar
 from orbitmq.broker.server import BrokerServer
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import ConfigError
@@ -21,6 +22,7 @@ from orbitmq.net.addresses import local_ip
 from orbitmq.net.server import listen
 from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.wire.bodies import MASTER_ID, TopicConfig
+from orbitmq.wire.headers import BrokerRequestHeader
 from orbitmq.wire.ids import host_bytes
 
 _FOR_EVER_MS: Final = 1 << 62
@@ -31,7 +33,8 @@ class Node:
     """A broker and the name server that knows it, on the running loop.
 
     ``name_server`` and ``address`` are their ``host:port`` as clients reach them,
-    ``store_directory`` where the broker keeps everything.
+    ``store_directory`` where the broker keeps everything. Where ``config`` gives name servers, the
+    broker registers at those, and there is none here.
     """
 
     def __init__(
@@ -71,10 +74,13 @@ class Node:
         numeric_host = _numeric(host, "advertised_host" if config.advertised_host else "host")
         self.store_directory = self._directory(undo)
         listener = undo.enter_context(closing(listen(config.host, config.port)))
+        fast_listener = None
+        if config.fast_listen_port is not None:
+            fast_listener = undo.enter_context(
+                closing(listen(config.host, config.fast_listen_port))
+            )
         port = listener.getsockname()[1]
-        name_server = NameServer(self._clock, self.routes)
-        await name_server.start(config.host, config.name_server_port)
-        undo.push_async_callback(name_server.close)
+        name_server = None if config.name_servers else await self._start_name_server(undo)
         self.broker = Broker(
             config,
             self.store_directory,
@@ -84,12 +90,36 @@ class Node:
         )
         undo.callback(self.broker.close)
         self.address = _joined(host, port)
-        self.name_server = _joined(host, name_server.port)
-        self._register(self.broker.topics.topics.values())
-        self.broker.topics.on_change = lambda topic: self._register([topic])
         self.server = BrokerServer(self.broker)
-        await self.server.start(listener)
+        await self.server.start(listener, fast_listener)
         undo.push_async_callback(self.server.close)
+        if name_server is None:
+            self.name_server = ";".join(config.name_servers)
+            await self._start_registrar(undo)
+        else:
+            self.name_server = _joined(host, name_server.port)
+            self._register(self.broker.topics.topics.values())
+            self.broker.topics.on_change = lambda topic: self._register([topic])
+
+    async def _start_name_server(self, undo: AsyncExitStack) -> NameServer:
+        name_server = NameServer(self._clock, self.routes, tls=self.config.tls)
+        await name_server.start(self.config.host, self.config.name_server_port)
+        undo.push_async_callback(name_server.close)
+        return name_server
+
+    async def _start_registrar(self, undo: AsyncExitStack) -> None:
+        config = self.config
+        identity = BrokerRequestHeader(
+            broker_name=config.broker_name,
+            broker_addr=self.address,
+            cluster_name=config.cluster_name,
+            broker_id=MASTER_ID,
+        )
+        topics = self.broker.topics
+        registrar = Registrar(config.name_servers, identity, topics)
+        topics.on_change = lambda _topic: registrar.topics_changed()
+        undo.push_async_callback(registrar.close)
+        await registrar.start()
 
     def _directory(self, undo: AsyncExitStack) -> Path:
         if self.config.store_directory is not None:

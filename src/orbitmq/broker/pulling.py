@@ -1,13 +1,13 @@
 """What pulling means: what a consumer gets of a queue, and which pulls wait for more.
 
 Knows neither sockets nor headers. Messages leave as slices of the commit log, never decoded.
-Follows PullMessageProcessor, DefaultPullMessageResultHandler and ExpressionMessageFilter.
+Follows PullMessageProcessor and DefaultPullMessageResultHandler; filters are made in filtering.py.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -15,17 +15,16 @@ import msgspec
 from orbitmq import codes
 from orbitmq.broker.clients import ConsumerTable
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.filtering import MessageFilter, Subscriptions
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.long_poll import HeldPull, LongPollTable
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import READ_WRITE, TopicTable
-from orbitmq.errors import BrokerError, ConfigError
-from orbitmq.filters.subscription import TAG, build_subscription
-from orbitmq.filters.tags import SUB_ALL, tags_code_filter
+from orbitmq.errors import BrokerError
 from orbitmq.message import PullStatus
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.pull import GetResult, GetStatus
-from orbitmq.wire.bodies import MessageModel, SubscriptionData, SubscriptionGroupConfig, TopicConfig
+from orbitmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -42,6 +41,7 @@ _STATUSES: Final = {
     GetStatus.OFFSET_OVERFLOW_ONE: PullStatus.NO_NEW_MESSAGE,
     GetStatus.OFFSET_OVERFLOW_BADLY: PullStatus.OFFSET_ILLEGAL,
     GetStatus.OFFSET_TOO_SMALL: PullStatus.OFFSET_ILLEGAL,
+    GetStatus.OFFSET_RESET: PullStatus.OFFSET_ILLEGAL,
 }
 
 
@@ -76,7 +76,10 @@ class Pulled(NamedTuple):
 
 
 class Pulling(Generic[_OwnerT, _RequestT]):
-    """Gives out messages. ``held`` has the pulls that wait; their requests are the caller's."""
+    """Gives out messages, as ``subscriptions`` say.
+
+    ``held`` has the pulls that wait; their requests are the caller's.
+    """
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         self._store = store
         self._topics = topics
         self._groups = groups
-        self._consumers = consumers
+        self.subscriptions = Subscriptions(config, consumers)
         self._offsets = offsets
         self._max_count = config.max_pull_count
         self._max_bytes = config.max_pull_bytes
@@ -111,7 +114,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         """
         group, topic, match = self._check(pull)
         pulled = self._get(pull, topic, group, match)
-        if pull.commit_offset is not None:
+        if pull.commit_offset is not None and pulled.found.status is not GetStatus.OFFSET_RESET:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
         if pulled.status is not PullStatus.NO_NEW_MESSAGE or not pull.suspend_ms:
             return pulled
@@ -121,7 +124,8 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 pull.queue_id,
                 pull.offset,
                 deadline_ms=now_ms + pull.suspend_ms,
-                match=match,
+                match=match.by_tags_code,
+                match_properties=match.by_properties,
                 owner=owner,
                 request=request,
             )
@@ -137,20 +141,22 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         pull: Pull,
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
-        match: Callable[[int], bool] | None,
+        match: MessageFilter,
     ) -> Pulled:
-        found = self._store.get_messages(
+        found = self._reset(pull) or self._store.get_messages(
             pull.topic,
             pull.queue_id,
             pull.offset,
             min(pull.max_count, self._max_count),
             min(pull.max_bytes, self._max_bytes),
-            match,
+            match.by_tags_code,
+            match.by_record,
         )
+        self._offsets.pulled(pull.group, pull.topic, pull.queue_id, found.next_begin_offset)
         status = _STATUSES.get(found.status)
         if status is None:  # an empty queue, where only offset 0 makes sense
             status = PullStatus.OFFSET_ILLEGAL if pull.offset else PullStatus.NO_NEW_MESSAGE
-        if status is PullStatus.OFFSET_ILLEGAL:
+        if status is PullStatus.OFFSET_ILLEGAL and found.status is not GetStatus.OFFSET_RESET:
             log.warning(
                 "group %s pulled at offset %d of %s queue %d, which has %d to %d: sent to %d",
                 pull.group, pull.offset, pull.topic, pull.queue_id,
@@ -158,10 +164,21 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             )  # fmt: skip
         return Pulled(status, found, topic, group)
 
-    def _check(
-        self, pull: Pull
-    ) -> tuple[SubscriptionGroupConfig, TopicConfig, Callable[[int], bool] | None]:
-        """The group, the topic and the tag filter of a pull that may be carried out."""
+    def _reset(self, pull: Pull) -> GetResult | None:
+        """Where an operator has sent the group in this queue, if no consumer knows it yet."""
+        topic, queue_id = pull.topic, pull.queue_id
+        offset = self._offsets.take_reset(pull.group, topic, queue_id, pull.offset)
+        if offset is None:
+            return None
+        log.info(
+            "group %s is sent to offset %d of %s queue %d, as an operator has set it",
+            pull.group, offset, topic, queue_id,
+        )  # fmt: skip
+        ends = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return GetResult(GetStatus.OFFSET_RESET, offset, *ends)
+
+    def _check(self, pull: Pull) -> tuple[SubscriptionGroupConfig, TopicConfig, MessageFilter]:
+        """The group, the topic and the filter of a pull that may be carried out."""
         group = self._groups.find(pull.group)
         if group is None:
             raise BrokerError(
@@ -189,56 +206,8 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 f"topic {pull.topic} has no queue {pull.queue_id} to read: its queues are 0 to "
                 f"{topic.read_queue_nums - 1}; ask for its route again",
             )
-        return group, topic, self._match(pull, group)
-
-    def _match(self, pull: Pull, group: SubscriptionGroupConfig) -> Callable[[int], bool] | None:
-        """What the consumer wants, as a test of a message's tags code; None: everything."""
         if pull.expression is None:
-            subscription = self._subscription(pull, group)
-            check_expression_type(subscription.expression_type)
+            match = self.subscriptions.of_group(group, pull.topic, pull.sub_version)
         else:
-            check_expression_type(pull.expression_type)
-            if pull.expression == SUB_ALL:
-                return None
-            try:
-                subscription = build_subscription(pull.topic, pull.expression)
-            except ConfigError as error:
-                raise BrokerError(codes.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        return tags_code_filter(subscription)
-
-    def _subscription(self, pull: Pull, settings: SubscriptionGroupConfig) -> SubscriptionData:
-        """What the group's heartbeats say of the topic."""
-        group = self._consumers.groups.get(pull.group)
-        if group is None:
-            raise BrokerError(
-                codes.SUBSCRIPTION_NOT_EXIST,
-                f"group {pull.group} has no members: send a heartbeat, or the subscription itself",
-            )
-        broadcasts = group.message_model is MessageModel.BROADCASTING
-        if broadcasts and not settings.consume_broadcast_enable:
-            raise BrokerError(
-                codes.NO_PERMISSION,
-                f"group {pull.group} may not consume by broadcasting: its settings forbid it",
-            )
-        subscription = group.subscriptions.get(pull.topic)
-        if subscription is None:
-            raise BrokerError(
-                codes.SUBSCRIPTION_NOT_EXIST,
-                f"group {pull.group} does not subscribe to {pull.topic}: all its members must "
-                "subscribe to the same topics",
-            )
-        if subscription.sub_version < pull.sub_version:
-            raise BrokerError(
-                codes.SUBSCRIPTION_NOT_LATEST,
-                f"the subscription of group {pull.group} to {pull.topic} known here is older than "
-                "the pull's: send a heartbeat",
-            )
-        return subscription
-
-
-def check_expression_type(kind: str | None) -> None:
-    """Raise BrokerError unless subscriptions of this kind can be served."""
-    if kind not in (None, "", TAG):
-        raise BrokerError(
-            codes.SYSTEM_ERROR, f"this broker does not filter by {kind}: subscribe by tags"
-        )
+            match = self.subscriptions.of_pull(pull.topic, pull.expression, pull.expression_type)
+        return group, topic, match

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -105,14 +105,15 @@ class SavedTables:
         """Save the consumer offsets where they changed, in the background."""
         if self._offsets.changed:
             self._offsets_version = self._offsets_version.next(self._now_ms())
-            body = ConsumerOffsetSerializeWrapper(self._offsets.table, self._offsets_version)
+            table = {key: dict(queues) for key, queues in self._offsets.table.items()}
+            body = ConsumerOffsetSerializeWrapper(table, self._offsets_version)
             self._save_later(self._offsets_file, body, self._offsets)
 
     def save_delays(self) -> None:
         """Save the delivery offsets of delayed messages where they changed, in the background."""
         if self._delivery.changed:
             self._delays_version = self._delays_version.next(self._now_ms())
-            body = DelayOffsets(self._delivery.offsets, self._delays_version)
+            body = DelayOffsets(dict(self._delivery.offsets), self._delays_version)
             self._save_later(self._delays_file, body, self._delivery)
 
     def close(self) -> None:
@@ -123,15 +124,17 @@ class SavedTables:
         self._writer.shutdown()
 
     def _save_later(self, file: ConfigFile, body: Body, table: ConsumerOffsets | Delivery) -> None:
-        """Save what ``table`` holds now, off the broker's thread: disks take their time."""
-        content = body.encode()
+        """Save ``body``, a copy of ``table``, off the broker's thread.
+
+        Disks take their time, and so do the offsets of many groups to be written as JSON.
+        """
         table.changed = False
 
         def save() -> None:
-            if not self._save(file, content):
+            if not self._save(file, body.encode()):
                 table.changed = True  # so that the next round tries again
 
-        self._writer.submit(save)
+        self._writer.submit(save).add_done_callback(_tell_failure)
 
     def _save(self, file: ConfigFile, content: bytes) -> bool:
         try:
@@ -143,6 +146,12 @@ class SavedTables:
             return False
         self._complaint = ""
         return True
+
+
+def _tell_failure(saving: Future[None]) -> None:
+    error = saving.exception()
+    if error is not None:
+        log.error("a table was not saved, it is kept in memory", exc_info=error)
 
 
 def _load(file: ConfigFile, form: type[_BodyT]) -> _BodyT | None:

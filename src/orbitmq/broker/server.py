@@ -12,7 +12,9 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.handlers.admin import AdminHandlers
 from orbitmq.broker.handlers.client import ClientHandlers
 from orbitmq.broker.handlers.offset import OffsetHandlers
+from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
+from orbitmq.broker.handlers.relay import RelayHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
@@ -45,25 +47,39 @@ class BrokerServer:
             OffsetHandlers(broker),
             self._clients,
             AdminHandlers(broker),
+            OperatorHandlers(broker),
+            RelayHandlers(broker),
         )
         handlers = {
             code: handler for family in families for code, handler in family.table().items()
         }
-        self._server = Server(
-            Dispatcher(handlers).dispatch, on_tick_end=self._tick_end, on_closed=self._closed
+        dispatch = Dispatcher(handlers).dispatch
+        self._server, self._fast_server = (
+            Server(
+                dispatch,
+                on_tick_end=self._tick_end,
+                on_closed=self._closed,
+                tls=broker.config.tls,
+            )
+            for _ in range(2)
         )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
 
-    async def start(self, listener: socket.socket) -> None:
-        """Serve who connects to ``listener``, which this server closes."""
+    async def start(
+        self, listener: socket.socket, fast_listener: socket.socket | None = None
+    ) -> None:
+        """Serve who connects to the listeners, the second the VIP channel's; it closes both."""
         await self._server.serve(listener)
+        if fast_listener is not None:
+            await self._fast_server.serve(fast_listener)
         self._run_later()
 
     async def close(self) -> None:
         """Stop listening, hang up, and run no more jobs; the broker itself stays open."""
         if self._timer is not None:
             self._timer.cancel()
+        await self._fast_server.close()
         await self._server.close()
 
     def run_due(self) -> None:

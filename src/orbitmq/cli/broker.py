@@ -8,7 +8,12 @@ import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from orbitmq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from orbitmq.net.tls import ServerTls
 
 _FLUSH_MODES: Final = {"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}
 
@@ -19,7 +24,8 @@ def add_parser(commands: Any) -> None:
         "broker",
         help="run a broker and a name server",
         description="Run a broker and a name server until SIGINT or SIGTERM. When clients can "
-        "connect, one line says where: ready name-server=HOST:PORT broker=HOST:PORT store=DIR",
+        "connect, one line says where: ready name-server=HOST:PORT broker=HOST:PORT store=DIR. "
+        "With --name-server it is a broker alone, one more of a cluster.",
         allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -28,6 +34,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--name-server-port", type=int, default=9876, help="the name server's port, 0: any free"
     )
+    parser.add_argument(
+        "--name-server",
+        metavar="HOST:PORT",
+        help="name servers to register at, separated by ';', instead of running one",
+    )
+    parser.add_argument(
+        "--fast-listen-port", type=int, help="the VIP channel: a port two below the broker's own"
+    )
+    _add_tls(parser)
     parser.add_argument(
         "--store", type=Path, help="directory to keep messages in; temporary if not given"
     )
@@ -48,6 +63,33 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run, parser=parser)
 
 
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tls-cert", type=Path, help="PEM file of a certificate; without one there is no TLS"
+    )
+    parser.add_argument(
+        "--tls-key", type=Path, help="PEM file of its private key; in --tls-cert if not given"
+    )
+    parser.add_argument(
+        "--tls-mode",
+        choices=("permissive", "enforcing", "disabled"),
+        default="permissive",
+        help="who may connect: permissive, with TLS or without; enforcing, with TLS only",
+    )
+
+
+def _tls(options: argparse.Namespace) -> ServerTls | None:
+    from orbitmq.net.tls import ServerTls, TlsMode
+
+    if options.tls_cert is None:
+        if options.tls_key is not None:
+            raise ConfigError("--tls-cert", None, "--tls-key is given: its certificate, too")
+        return None
+    return ServerTls(
+        cert_file=options.tls_cert, key_file=options.tls_key, mode=TlsMode(options.tls_mode)
+    )
+
+
 def run(options: argparse.Namespace) -> None:
     """Run the broker. Raises OrbitMQError when it cannot be as asked."""
     from orbitmq.broker.config import BrokerConfig
@@ -59,7 +101,10 @@ def run(options: argparse.Namespace) -> None:
     config = BrokerConfig(
         host=options.host,
         port=options.port,
+        fast_listen_port=options.fast_listen_port,
+        tls=_tls(options),
         name_server_port=options.name_server_port,
+        name_server=options.name_server or "",
         store_directory=options.store,
         store_config=StoreConfig(flush_mode=FlushMode(_FLUSH_MODES[options.flush])),
         broker_name=options.broker_name,

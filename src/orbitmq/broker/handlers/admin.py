@@ -1,6 +1,7 @@
-"""What tools ask: topics (17, 21, 202, 215, 351), groups (200, 201, 207), state (26, 28).
+"""What tools ask about the broker's tables and state.
 
-Follows AdminBrokerProcessor.
+Topics (17, 21, 202, 215, 351), groups (200, 201, 207, 225, 352), state (26, 28). Follows
+AdminBrokerProcessor.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from orbitmq.broker.broker import Broker
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
 from orbitmq.message import MessageQueue
-from orbitmq.names import SCHEDULE_TOPIC, check_topic
+from orbitmq.names import SCHEDULE_TOPIC, check_group, check_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Handler
+from orbitmq.wire.admin_bodies import SubscriptionGroupList
 from orbitmq.wire.bodies import (
     Body,
     SubscriptionGroupConfig,
@@ -29,6 +31,7 @@ from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
+    GroupRequestHeader,
     TopicRequestHeader,
 )
 from orbitmq.wire.registration import KVTable
@@ -54,7 +57,9 @@ class AdminHandlers:
             RequestCode.GET_TOPIC_CONFIG: self._topic_config,
             RequestCode.GET_TOPIC_STATS_INFO: self._topic_stats,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._create_group,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self._create_groups,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._all_groups,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._group_config,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete_group,
             RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
             RequestCode.GET_BROKER_CONFIG: self._config,
@@ -148,12 +153,29 @@ class AdminHandlers:
         self._broker.groups.put(SubscriptionGroupConfig.decode(command.body))
         return encode_response(command, codes.SUCCESS)
 
+    def _create_groups(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        groups = SubscriptionGroupList.decode(command.body).group_config_list
+        for group in groups:  # all or none
+            check_group(group.group_name)
+        for group in groups:
+            self._broker.groups.put(group)
+        return encode_response(command, codes.SUCCESS)
+
     def _all_groups(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
         groups = self._broker.groups
         body = SubscriptionGroupWrapper(
             subscription_group_table=groups.groups, data_version=groups.version
         )
         return _answer(command, body)
+
+    def _group_config(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        name = command.header(GroupRequestHeader).group
+        group = self._broker.groups.find(name)
+        if group is None:
+            raise BrokerError(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST, f"this broker has no consumer group {name!r}"
+            )
+        return _answer(command, group)
 
     def _delete_group(self, command: RemotingCommand, _connection: Connection) -> bytes:
         header = command.header(DeleteSubscriptionGroupRequestHeader)
@@ -201,6 +223,7 @@ class AdminHandlers:
             "regionId": config.region_id,
             "storePathRootDir": self._broker.store.directory,
             "traceOn": config.trace_on,
+            "useServerSideResetOffset": config.server_side_reset_offset,
         }
         lines = (
             f"{name}={str(value).lower() if isinstance(value, bool) else value}\n"

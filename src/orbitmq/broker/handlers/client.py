@@ -8,7 +8,6 @@ from typing import cast
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.clients import ClientInfo
-from orbitmq.broker.pulling import check_expression_type
 from orbitmq.broker.topics import UNIT_SUB_TOPIC
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
@@ -58,7 +57,7 @@ class ClientHandlers:
         """Forget a client whose connection has ended."""
         self._producers.disconnect(connection)
         for group in self._consumers.disconnect(connection):
-            self._notify(group)
+            self._tell_members(group)  # also those of a group that is to be spared notices
         self._broker.pulling.held.drop(connection)
 
     def drop_silent(self) -> None:
@@ -130,10 +129,14 @@ class ClientHandlers:
         return encode_response(command, codes.SUCCESS)
 
     def _notify(self, name: str) -> None:
-        """Tell a group's members that its members changed."""
+        """Tell a group's members that its members changed, unless its settings forbid it."""
         settings = self._broker.groups.find(name)
+        if settings is None or settings.notify_consumer_ids_changed_enable:
+            self._tell_members(name)
+
+    def _tell_members(self, name: str) -> None:
         group = self._consumers.groups.get(name)
-        if group is None or (settings and not settings.notify_consumer_ids_changed_enable):
+        if group is None:
             return
         header = ConsumerGroupRequestHeader(consumer_group=name)
         for member in group.members:
@@ -141,7 +144,7 @@ class ClientHandlers:
 
     def _check_config(self, command: RemotingCommand, _connection: Connection) -> bytes:
         body = CheckClientRequestBody.decode(command.body)
-        check_expression_type(body.subscription_data.expression_type)
+        self._broker.pulling.subscriptions.check(body.subscription_data)
         return encode_response(command, codes.SUCCESS)
 
     def _consumer_ids(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:

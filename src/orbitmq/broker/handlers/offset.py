@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
 from orbitmq.codes import RequestCode
@@ -17,6 +19,8 @@ from orbitmq.wire.headers import (
     TopicQueueRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+
+log = logging.getLogger("orbitmq.broker")
 
 _UPPER = "UPPER"
 
@@ -44,6 +48,7 @@ class OffsetHandlers:
         header = command.header(QueryConsumerOffsetRequestHeader)
         topic, queue_id = header.topic, header.queue_id
         offset = self._offsets.query(header.consumer_group, topic, queue_id)
+        self._offsets.told(header.consumer_group, topic, queue_id)
         if (
             offset is None
             and header.set_zero_if_not_found is not False
@@ -70,9 +75,14 @@ class OffsetHandlers:
             raise BrokerError(
                 codes.TOPIC_NOT_EXIST, f"topic {header.topic!r} does not exist: create it first"
             )
-        self._offsets.commit(
-            header.consumer_group, header.topic, header.queue_id, header.commit_offset
-        )
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if self._offsets.is_reset(group, topic, queue_id):
+            log.info(
+                "offset %d of %s queue %d, committed by group %s, is ignored: it was reset before",
+                header.commit_offset, topic, queue_id, group,
+            )  # fmt: skip
+            return encode_response(command, codes.SUCCESS, remark="the offset was reset before")
+        self._offsets.commit(group, topic, queue_id, header.commit_offset)
         return encode_response(command, codes.SUCCESS)
 
     def _search(self, command: RemotingCommand, _connection: Connection) -> bytes:

@@ -1,0 +1,132 @@
+"""Keeps name servers of other processes told of this broker and its topics.
+
+They are told when the broker starts, at once when topics change, and every 30 s, which they take
+for a sign of life; a name server that went away is told again a second after it is back. Follows
+BrokerController.registerBrokerAll and BrokerOuterAPI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from orbitmq import codes
+from orbitmq.broker.topics import TopicTable
+from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError, NetworkError, OrbitMQError, for_code
+from orbitmq.net.connection import Connection
+from orbitmq.net.pool import ConnectionPool
+from orbitmq.wire.bodies import TopicConfigAndMappingSerializeWrapper
+from orbitmq.wire.command import Header, RemotingCommand
+from orbitmq.wire.headers import BrokerRequestHeader, RegisterBrokerRequestHeader
+from orbitmq.wire.registration import RegisterBrokerBody
+
+log = logging.getLogger("orbitmq.broker")
+
+REGISTER_SECONDS: Final = 30.0
+"""How often a broker registers (BrokerConfig.registerNameServerPeriod)."""
+_RETRY_SECONDS: Final = 1.0
+_TIMEOUT_MS: Final = 3_000
+
+
+class Registrar:
+    """Registers one broker, the master of its name, at each of ``name_servers``.
+
+    ``identity`` names the broker in its requests. All methods belong to the running loop.
+    """
+
+    def __init__(
+        self, name_servers: Sequence[str], identity: BrokerRequestHeader, topics: TopicTable
+    ) -> None:
+        self._identity = identity
+        self._topics = topics
+        self._pool = ConnectionPool(_ignore_request, connect_timeout_ms=_TIMEOUT_MS)
+        self._changed = {address: asyncio.Event() for address in name_servers}
+        self._failing: set[str] = set()
+        self._keepers: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Register, and go on doing so; a name server that does not answer is only logged."""
+        await asyncio.gather(*map(self._register, self._changed))
+        self._keepers = [asyncio.create_task(self._keep(address)) for address in self._changed]
+
+    def topics_changed(self) -> None:
+        """Have the name servers told of the topics as they are now."""
+        for changed in self._changed.values():
+            changed.set()
+
+    async def close(self) -> None:
+        """Unregister where that is possible."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await asyncio.gather(*map(self._unregister, self._changed))
+        await self._pool.close()
+
+    async def _keep(self, address: str) -> None:
+        while True:
+            await self._until_due(address)
+            await self._register(address)
+
+    async def _until_due(self, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + REGISTER_SECONDS
+        while loop.time() < due:
+            try:
+                async with asyncio.timeout(_RETRY_SECONDS):
+                    await self._changed[address].wait()
+                    return
+            except TimeoutError:
+                if self._pool.idle(address) is None:
+                    return
+
+    async def _register(self, address: str) -> None:
+        self._changed[address].clear()
+        identity = self._identity
+        topics = TopicConfigAndMappingSerializeWrapper(
+            topic_config_table=self._topics.topics, data_version=self._topics.version
+        )
+        body = RegisterBrokerBody(topics).encode()
+        header = RegisterBrokerRequestHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.broker_addr,
+            cluster_name=identity.cluster_name,
+            ha_server_addr="",
+            broker_id=identity.broker_id,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        try:
+            await self._ask(address, RequestCode.REGISTER_BROKER, header, body)
+        except (NetworkError, BrokerError) as error:
+            if address not in self._failing:
+                self._failing.add(address)
+                log.warning(
+                    "not registered at name server %s, so clients do not find this broker "
+                    "there; it is tried again: %s",
+                    address,
+                    error,
+                )
+        else:
+            self._failing.discard(address)
+            log.info("registered at name server %s", address)
+
+    async def _unregister(self, address: str) -> None:
+        if self._pool.idle(address) is None:
+            return
+        try:
+            await self._ask(address, RequestCode.UNREGISTER_BROKER, self._identity)
+        except OrbitMQError as error:
+            log.warning("not unregistered at name server %s: %s", address, error)
+
+    async def _ask(self, address: str, code: int, header: Header, body: bytes = b"") -> None:
+        connection = await self._pool.connect(address)
+        answer = await connection.call(code, header, body, timeout_ms=_TIMEOUT_MS)
+        if answer.code != codes.SUCCESS:
+            raise for_code(answer.code, answer.remark, address)
+
+
+def _ignore_request(_command: RemotingCommand, _connection: Connection) -> None:
+    """Name servers ask a broker nothing that concerns one without replicas."""
