@@ -37,6 +37,8 @@ from orbitmq.wire.headers import (
     OffsetResponseHeader,
     PullMessageRequestHeader,
     QueryConsumerOffsetRequestHeader,
+    ResetOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
 )
 from tests.spark import topics
 from tests.spark.fake_cluster import answer, cluster, server
@@ -341,6 +343,28 @@ def test_messages_that_go_while_a_task_reads_are_a_loss(
         fake.pulls = [*pulls]
         assert read_fake(address, fail=False) == 0
         assert fake.pulls == []
+
+
+def test_an_operators_reset_of_the_group_is_no_loss(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker, queues=1)
+    topic.send("a", "b", "c")
+    planner = topic.planner()
+    start = planner.latest_offset({"initial": "earliest"}, None)
+    (found,) = planner.ranges({"initial": "earliest"}, start)
+    first = found._replace(begin=1)
+    group = "TOOLS_CONSUMER"
+    # A group is known once it has an offset.
+    topic.request(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        UpdateConsumerOffsetRequestHeader(
+            consumer_group=group, topic=topic.name, queue_id=0, commit_offset=1
+        ),
+    )
+    topic.request(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        ResetOffsetRequestHeader(topic=topic.name, group=group, timestamp=-1, queue_id=0, offset=3),
+    )
+    assert [view.body for view in topics.pulled(topic.name, [first])] == [b"b", b"c"]
 
 
 def test_messages_that_do_not_match_are_no_loss() -> None:

@@ -13,9 +13,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from orbitmq.client.config import ClientConfig, make_config
 from orbitmq.errors import ConfigError, IllegalNameError
 from orbitmq.filters.tags import parse_tags
 from orbitmq.names import check_group, check_topic
+from orbitmq.net.blocking import OPEN, Access
 from orbitmq.spark.offsets import EARLIEST, LATEST, Boundary, parse_boundary
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -57,6 +59,10 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     idle_wait_ms: int = 1000
     """idleWaitMs: how long, at most, an idle stream waits for messages before it tells Spark that
     there are none. A message ends the wait. 0 does not wait. Streams only."""
+    access: Access = OPEN
+    """accessKey, secretKey, securityToken: who signs the requests, for brokers with ACL on.
+    useTls (default false), tlsCaFile, tlsCertFile, tlsKeyFile, tlsKeyPassword: how connections are
+    encrypted; the files are PEM, at the same path on the driver and every executor."""
 
     @property
     def reading_group(self) -> str:
@@ -73,6 +79,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """topic: where rows go that have no topic of their own."""
     group: str = PRODUCER_GROUP
     """group: the producer group."""
+    access: Access = OPEN
+    """accessKey and so on, as for reading."""
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
@@ -100,6 +108,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
         fail_on_data_loss=given.get("failOnDataLoss", _boolean, default=True),
         max_tasks=given.get("maxTasks", _number(1), _cpus()),
         idle_wait_ms=given.get("idleWaitMs", _number(0), 1000),
+        access=given.access(),
     )
 
 
@@ -110,8 +119,21 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         name_servers=given.name_servers(),
         topic=given.get("topic", _topic, None),
         group=given.get("group", _group, PRODUCER_GROUP),
+        access=given.access(),
     )
 
+
+_ACCESS: Final = {
+    "accessKey": "access_key",
+    "secretKey": "secret_key",
+    "securityToken": "security_token",
+    "useTls": "use_tls",
+    "tlsCaFile": "tls_ca_file",
+    "tlsCertFile": "tls_cert_file",
+    "tlsKeyFile": "tls_key_file",
+    "tlsKeyPassword": "tls_key_password",
+}
+"""Options that are settings of every client (ClientConfig)."""
 
 _READ_NAMES: Final = (
     "nameServer",
@@ -124,8 +146,9 @@ _READ_NAMES: Final = (
     "failOnDataLoss",
     "maxTasks",
     "idleWaitMs",
+    *_ACCESS,
 )
-_WRITE_NAMES: Final = ("nameServer", "topic", "group")
+_WRITE_NAMES: Final = ("nameServer", "topic", "group", *_ACCESS)
 
 
 class _Given:
@@ -161,6 +184,20 @@ class _Given:
     def name_servers(self) -> tuple[str, ...]:
         servers: tuple[str, ...] = self.required("nameServer", _addresses)
         return servers
+
+    def access(self) -> Access:
+        settings = {
+            setting: self.get(option, _boolean if option == "useTls" else str, None)
+            for option, setting in _ACCESS.items()
+            if option.lower() in self._options
+        }
+        servers = ";".join(self.name_servers())
+        try:
+            config = make_config(ClientConfig, {"name_server": servers, **settings})
+        except ConfigError as error:
+            option = next(option for option in _ACCESS if _ACCESS[option] == error.name)
+            raise ConfigError(option, error.value, error.allowed) from error
+        return Access(config.credentials, config.tls)
 
 
 def _no_such_option(name: str, use: str, names: tuple[str, ...]) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, DataLossError, NetworkError, for_code
-from orbitmq.net.blocking import CONNECTIONS, BlockingConnection
+from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
 from orbitmq.spark.offsets import Queue
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.records import cut_at
@@ -89,11 +89,20 @@ class RangeReader:
     Messages that are gone raise DataLossError, or are logged where ``fail_on_data_loss`` is false.
     """
 
-    def __init__(self, topic: str, group: str, expression: str, *, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self,
+        topic: str,
+        group: str,
+        expression: str,
+        *,
+        fail_on_data_loss: bool,
+        access: Access = OPEN,
+    ) -> None:
         self._topic = topic
         self._group = group
         self._expression = expression
         self._fail_on_data_loss = fail_on_data_loss
+        self._access = access
 
     def read(self, ranges: Iterable[QueueRange]) -> Iterator[tuple[str, bytes | memoryview]]:
         """Broker names and records, in order within each queue, until every range is read.
@@ -112,7 +121,7 @@ class RangeReader:
         attempts = 0
         while unfinished := [cursor for cursor in cursors if not cursor.finished]:
             try:
-                with CONNECTIONS.borrow(address) as connection:
+                with CONNECTIONS.borrow(address, self._access) as connection:
                     for data in self._pump(connection, unfinished):
                         attempts = 0
                         yield data
@@ -156,7 +165,7 @@ class RangeReader:
     ) -> bytes | memoryview:
         """Move ``cursor`` behind what ``answer`` holds; the records of it that are wanted."""
         if answer.code not in _PULL_CODES:
-            raise for_code(answer.code, answer.remark, address)
+            raise for_code(answer.code, answer.remark, address, self._access.access_key)
         header = answer.header(PullMessageResponseHeader)
         offset, following = cursor.offset, header.next_begin_offset
         if answer.code == codes.SUCCESS and following > offset:
@@ -168,6 +177,9 @@ class RangeReader:
             if self._expression == "*":
                 self._lose(cursor, following)
             cursor.offset = following
+        elif answer.code == codes.PULL_OFFSET_MOVED and answer.remark == codes.OFFSET_RESET:
+            # An operator reset the group; the query's own checkpoint is the truth.
+            log.warning("%s: a reset of group %s changes nothing here", cursor.queue, self._group)
         elif answer.code == codes.PULL_OFFSET_MOVED:
             # Too small an offset leads to the first there is, too large a one back to the end.
             self._lose(cursor, following if following > offset else cursor.end)

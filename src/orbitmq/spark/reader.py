@@ -42,7 +42,7 @@ class RocketMQReader(DataSourceReader):
 
     def _ranges(self) -> list[QueueRange]:
         options = self._options
-        topic = TopicClient(options.name_servers, options.topic)
+        topic = TopicClient(options.name_servers, options.topic, options.access)
         topic.refresh()
         bounds = topic.bounds(all_brokers=True)
         wanted = resolve("startingOffsets", options.starting_offsets, bounds)
@@ -69,6 +69,7 @@ def read_partition(
         options.reading_group,
         options.expression,
         fail_on_data_loss=options.fail_on_data_loss,
+        access=options.access,
     )
     for broker_name, data in _in_lots(ranges.read(partition.value)):
         yield decoder.decode(data, broker_name)

@@ -30,7 +30,7 @@ from orbitmq.errors import (
     for_code,
 )
 from orbitmq.names import AUTO_CREATE_TOPIC
-from orbitmq.net.blocking import CONNECTIONS, BlockingConnection
+from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
 from orbitmq.spark.topic import fetch_route, master_addresses
 from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.command import RemotingCommand
@@ -141,8 +141,9 @@ class Sender:
     A batch whose answer is lost is sent again, so a message may be stored twice.
     """
 
-    def __init__(self, name_servers: tuple[str, ...], group: str) -> None:
+    def __init__(self, name_servers: tuple[str, ...], group: str, access: Access = OPEN) -> None:
         self._name_servers = name_servers
+        self._access = access
         self._group = group
         self._topics: dict[str, _Lanes] = {}
         self._connections: dict[str, BlockingConnection] = {}
@@ -196,10 +197,10 @@ class Sender:
     def _route(self, topic: str) -> TopicRouteData:
         """The topic's route; that of a new one if brokers create topics when messages come."""
         try:
-            return fetch_route(self._name_servers, topic)
+            return fetch_route(self._name_servers, topic, self._access)
         except TopicNotFoundError as missing:
             try:
-                route = fetch_route(self._name_servers, AUTO_CREATE_TOPIC)
+                route = fetch_route(self._name_servers, AUTO_CREATE_TOPIC, self._access)
             except TopicNotFoundError:
                 raise missing from None
         queue_datas = [
@@ -252,7 +253,8 @@ class Sender:
         try:
             connection = self._connections.get(lane.address)
             if connection is None:
-                connection = self._connections[lane.address] = CONNECTIONS.take(lane.address)
+                connection = CONNECTIONS.take(lane.address, self._access)
+                self._connections[lane.address] = connection
             opaque = connection.send(code, header, body)
         except NetworkError as error:
             self._drop(lane.address)
@@ -292,7 +294,9 @@ class Sender:
             if answer.code != codes.SUCCESS:
                 log.warning("%s stored messages, but: %s", address, answer.remark)
         else:
-            self._failed(lane, batch, for_code(answer.code, answer.remark, address))
+            self._failed(
+                lane, batch, for_code(answer.code, answer.remark, address, self._access.access_key)
+            )
 
     def _lost(self, connection: BlockingConnection, error: NetworkError | WireError) -> None:
         """Every batch under way on a broken connection has failed."""

@@ -54,8 +54,10 @@ class StreamPlanner:
     def __init__(self, options: ReadOptions, clock: Clock = SYSTEM_CLOCK) -> None:
         self._options = options
         self._clock = clock
-        self._topic = TopicClient(options.name_servers, options.topic)
-        self._watch = ArrivalWatch(options.topic, options.reading_group, options.expression)
+        self._topic = TopicClient(options.name_servers, options.topic, options.access)
+        self._watch = ArrivalWatch(
+            options.topic, options.reading_group, options.expression, options.access
+        )
         self._target: Mapping[Queue, int] | None = None  # of Trigger.AvailableNow
         self._latest: Offsets = {}
         self._committed: Offsets = {}

@@ -12,7 +12,7 @@ from itertools import groupby
 from orbitmq.client.routes import subscribe_queues
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, ConnectError, NetworkError, TopicNotFoundError
-from orbitmq.net.blocking import CONNECTIONS
+from orbitmq.net.blocking import CONNECTIONS, OPEN, Access
 from orbitmq.spark.offsets import Bounds, Offsets, Queue
 from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.headers import (
@@ -27,7 +27,7 @@ log = logging.getLogger("orbitmq.spark")
 _NAME_SERVER_TIMEOUT_MS = 3_000
 
 
-def fetch_route(name_servers: Iterable[str], topic: str) -> TopicRouteData:
+def fetch_route(name_servers: Iterable[str], topic: str, access: Access = OPEN) -> TopicRouteData:
     """The topic's route, from the first name server that answers.
 
     Raises TopicNotFoundError when none knows the topic, ConnectError naming them all when none
@@ -37,7 +37,7 @@ def fetch_route(name_servers: Iterable[str], topic: str) -> TopicRouteData:
     for address in name_servers:
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         try:
-            with CONNECTIONS.borrow(address) as connection:
+            with CONNECTIONS.borrow(address, access) as connection:
                 answer = connection.request(
                     RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=_NAME_SERVER_TIMEOUT_MS
                 )
@@ -65,10 +65,11 @@ def master_addresses(route: TopicRouteData) -> dict[str, str]:
 class TopicClient:
     """The queues of ``topic`` that can be read, as the name servers last told."""
 
-    def __init__(self, name_servers: tuple[str, ...], topic: str) -> None:
+    def __init__(self, name_servers: tuple[str, ...], topic: str, access: Access = OPEN) -> None:
         self.topic = topic
         self.addresses: dict[Queue, str] = {}
         self._name_servers = name_servers
+        self._access = access
         self._away: list[str] = []
 
     def refresh(self) -> None:
@@ -78,7 +79,7 @@ class TopicClient:
         as an earlier answer can serve; otherwise its error is raised.
         """
         try:
-            route = fetch_route(self._name_servers, self.topic)
+            route = fetch_route(self._name_servers, self.topic, self._access)
         except (NetworkError, TopicNotFoundError) as error:
             if not self.addresses:
                 raise
@@ -143,7 +144,7 @@ class TopicClient:
                 for queue in queues
             ]
             try:
-                with CONNECTIONS.borrow(address) as connection:
+                with CONNECTIONS.borrow(address, self._access) as connection:
                     connection.request_all(requests)
             except (NetworkError, BrokerError) as error:
                 log.warning("offsets of group %s were not committed: %s", group, error)
@@ -154,7 +155,7 @@ class TopicClient:
             for queue in queues
             for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
         ]
-        with CONNECTIONS.borrow(address) as connection:
+        with CONNECTIONS.borrow(address, self._access) as connection:
             answers = connection.request_all(requests)
         # A queue without messages may be said to begin at -1.
         offsets = [max(answer.header(OffsetResponseHeader).offset, 0) for answer in answers]

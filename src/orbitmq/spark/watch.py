@@ -16,7 +16,7 @@ from typing import Final
 from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.errors import NetworkError, WireError
-from orbitmq.net.blocking import BlockingConnection
+from orbitmq.net.blocking import OPEN, Access, BlockingConnection
 from orbitmq.spark.offsets import Queue
 from orbitmq.spark.pulling import pull_header
 
@@ -29,10 +29,11 @@ HOLD_MS: Final = 15_000
 class ArrivalWatch:
     """Watches the queues of ``topic`` for messages that match ``expression``."""
 
-    def __init__(self, topic: str, group: str, expression: str) -> None:
+    def __init__(self, topic: str, group: str, expression: str, access: Access = OPEN) -> None:
         self._topic = topic
         self._group = group
         self._expression = expression
+        self._access = access
         self._connections: dict[str, BlockingConnection] = {}
         self._held: dict[str, dict[int, Queue]] = {}
         self._refused: set[Queue] = set()
@@ -73,8 +74,10 @@ class ArrivalWatch:
                 self._topic, self._group, self._expression, queue, end, suspend_ms=HOLD_MS
             )
             try:
-                connection = self._connections.get(address) or BlockingConnection(address)
-                self._connections[address] = connection
+                connection = self._connections.get(address)
+                if connection is None:
+                    connection = BlockingConnection(address, access=self._access)
+                    self._connections[address] = connection
                 opaque = connection.send(RequestCode.PULL_MESSAGE, header)
             except NetworkError as error:
                 self._forget(address, error)
