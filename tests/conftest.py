@@ -1,11 +1,27 @@
-"""What holds for every test: how hypothesis looks for examples."""
+"""What every test may use: hypothesis with our settings, certificates, and requests as seen."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.net.certificates import Certificates, make_certificates
+from tests.net.seen import Seen, watch_requests
 
 # Workers share the machine's cores, so a time limit on one example would measure the machine.
 settings.register_profile(
     "orbitmq", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("orbitmq")
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A CA and a certificate for 127.0.0.1."""
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Seen]:
+    """Every request that a broker or name server of this process gets."""
+    return watch_requests(monkeypatch)

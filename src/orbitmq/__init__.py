@@ -21,19 +21,32 @@ if TYPE_CHECKING:
     )
     from orbitmq.blocking.lite_pull_consumer import LitePullConsumer
     from orbitmq.blocking.producer import Producer
+    from orbitmq.blocking.pull_consumer import PullConsumer
+    from orbitmq.blocking.pull_schedule import PullConsumerScheduleService
     from orbitmq.blocking.push_consumer import PushConsumer
     from orbitmq.broker.embedded import EmbeddedBroker
     from orbitmq.client.async_lite_pull_consumer import AsyncLitePullConsumer
     from orbitmq.client.async_producer import AsyncProducer
+    from orbitmq.client.async_pull_consumer import AsyncPullConsumer
+    from orbitmq.client.async_pull_schedule import AsyncPullConsumerScheduleService
     from orbitmq.client.async_push_consumer import AsyncPushConsumer
+    from orbitmq.client.hooks import (
+        ConsumeMessageContext,
+        ConsumeMessageHook,
+        ConsumeReturnType,
+        FilterMessageContext,
+        FilterMessageHook,
+    )
     from orbitmq.client.listeners import (
         ConsumeConcurrentlyContext,
         ConsumeOrderlyContext,
         ConsumeStatus,
     )
     from orbitmq.client.offsets import OffsetStore
+    from orbitmq.client.pull_schedule import PullTaskContext
     from orbitmq.client.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.errors import (
+        AuthenticationError,
         BodyError,
         BrokerError,
         BrokerInternalError,
@@ -73,8 +86,10 @@ if TYPE_CHECKING:
         SendResult,
         SendStatus,
     )
+    from orbitmq.net.tls import ClientAuth, ServerTls, TlsMode
     from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
     from orbitmq.wire.message_view import MessageView
+    from orbitmq.wire.running_info import ConsumerRunningInfo, ConsumeStatusInfo
 
 __version__ = "0.1.0"
 
@@ -84,17 +99,26 @@ _HOMES = {
         AllocateStrategy""",
     "orbitmq.blocking.lite_pull_consumer": "LitePullConsumer",
     "orbitmq.blocking.producer": "Producer",
+    "orbitmq.blocking.pull_consumer": "PullConsumer",
+    "orbitmq.blocking.pull_schedule": "PullConsumerScheduleService",
     "orbitmq.blocking.push_consumer": "PushConsumer",
     "orbitmq.broker.embedded": "EmbeddedBroker",
     "orbitmq.client.async_lite_pull_consumer": "AsyncLitePullConsumer",
     "orbitmq.client.async_producer": "AsyncProducer",
+    "orbitmq.client.async_pull_consumer": "AsyncPullConsumer",
+    "orbitmq.client.async_pull_schedule": "AsyncPullConsumerScheduleService",
     "orbitmq.client.async_push_consumer": "AsyncPushConsumer",
+    "orbitmq.client.hooks": """
+        ConsumeMessageContext ConsumeMessageHook ConsumeReturnType FilterMessageContext
+        FilterMessageHook
+    """,
     "orbitmq.client.listeners": "ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus",
     "orbitmq.client.offsets": "OffsetStore",
+    "orbitmq.client.pull_schedule": "PullTaskContext",
     "orbitmq.client.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """
-        BodyError BrokerError BrokerInternalError ClientStateError ConfigError ConnectError
-        ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
+        AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError ConfigError
+        ConnectError ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
         HeaderError IllegalNameError InvalidMessageError MessageIllegalError NetworkError
         NoPermissionError OrbitMQError QueryNotFoundError RecordError RequestNotSupportedError
         RequestTimeoutError ServiceUnavailableError StoreError StoreLockedError
@@ -102,8 +126,10 @@ _HOMES = {
     """,
     "orbitmq.filters.subscription": "MessageSelector",
     "orbitmq.message": "Message MessageQueue PullResult PullStatus SendResult SendStatus",
+    "orbitmq.net.tls": "ClientAuth ServerTls TlsMode",
     "orbitmq.wire.bodies": "ConsumeFromWhere MessageModel",
     "orbitmq.wire.message_view": "MessageView",
+    "orbitmq.wire.running_info": "ConsumeStatusInfo ConsumerRunningInfo",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
@@ -117,22 +143,33 @@ __all__ = [
     "AllocateStrategy",
     "AsyncLitePullConsumer",
     "AsyncProducer",
+    "AsyncPullConsumer",
+    "AsyncPullConsumerScheduleService",
     "AsyncPushConsumer",
+    "AuthenticationError",
     "BodyError",
     "BrokerError",
     "BrokerInternalError",
+    "ClientAuth",
     "ClientStateError",
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
     "ConsumeConcurrentlyContext",
     "ConsumeFromWhere",
+    "ConsumeMessageContext",
+    "ConsumeMessageHook",
     "ConsumeOrderlyContext",
+    "ConsumeReturnType",
     "ConsumeStatus",
+    "ConsumeStatusInfo",
+    "ConsumerRunningInfo",
     "CorruptStoreError",
     "DataLossError",
     "DiskFullError",
     "EmbeddedBroker",
+    "FilterMessageContext",
+    "FilterMessageHook",
     "FrameError",
     "HeaderError",
     "IllegalNameError",
@@ -149,8 +186,11 @@ __all__ = [
     "OffsetStore",
     "OrbitMQError",
     "Producer",
+    "PullConsumer",
+    "PullConsumerScheduleService",
     "PullResult",
     "PullStatus",
+    "PullTaskContext",
     "PushConsumer",
     "QueryNotFoundError",
     "RecordError",
@@ -158,11 +198,13 @@ __all__ = [
     "RequestTimeoutError",
     "SendResult",
     "SendStatus",
+    "ServerTls",
     "ServiceUnavailableError",
     "StoreError",
     "StoreLockedError",
     "SubscriptionError",
     "SystemBusyError",
+    "TlsMode",
     "TopicNotFoundError",
     "WireError",
     "select_queue_by_hash",

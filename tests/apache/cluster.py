@@ -1,4 +1,4 @@
-"""Apache RocketMQ's own name server and broker, on free ports, in a directory that goes at the end.
+"""Apache RocketMQ's own name server and brokers, on free ports, in a temporary directory.
 
 Apache's programs are what OrbitMQ must get along with, so they run as their makers start them:
 the main classes, a properties file each, small heaps (reference: docs of the Apache distribution,
@@ -13,12 +13,15 @@ import random
 import socket
 import tempfile
 import time
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tests.apache import remoting
-from tests.apache.java_program import JavaProgram, JavaProgramError, options
+from tests.apache.java_program import JavaProgram, options
+from tests.marked_program import ProgramError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,33 +46,47 @@ LOGBACK = """<configuration>
 """
 
 
-class _ApacheServer:
+class _ApacheServer(ABC):
     """A server of Apache's, from its start to its end."""
 
     program: JavaProgram
     port: int
 
     def __enter__(self) -> Self:
-        self.program.__enter__()
-        try:
-            self._wait_until_ready()
-        except BaseException:
-            self.program.kill()
-            raise
+        self.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         # A broker takes twelve seconds to end in order; nothing here is worth them.
-        self.program.kill()
+        self.kill()
 
     @property
     def address(self) -> str:
         """host:port."""
         return f"{HOST}:{self.port}"
 
+    def start(self) -> None:
+        """Starts the server and waits until it serves; after its end again, where it was."""
+        self.program = self._new_program()
+        self.program.__enter__()
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
     def stop(self) -> None:
         """Ends the server in order; a broker's store is then complete on disk."""
         self.program.stop()
+        self.program.close()
+
+    def kill(self) -> None:
+        """Ends the server as a crash would."""
+        self.program.kill()
+
+    @abstractmethod
+    def _new_program(self) -> JavaProgram:
+        """The program that it is, not started."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__} at {self.address}"
@@ -82,7 +99,7 @@ class _ApacheServer:
         deadline = time.monotonic() + START_SECONDS
         while not self._is_ready():
             if self.program.process.poll() is not None or time.monotonic() > deadline:
-                raise JavaProgramError(f"{self} did not start\n{self.program.tail()}")
+                raise ProgramError(f"{self} did not start\n{self.program.tail()}")
             time.sleep(0.1)
 
 
@@ -91,14 +108,18 @@ class ApacheNameServer(_ApacheServer):
 
     def __init__(self, release: ApacheRelease, directory: Path) -> None:
         self.port = free_port()
-        home = directory / "name-server"
+        self._release = release
+        self._home = directory / "name-server"
+
+    def _new_program(self) -> JavaProgram:
         settings = {
             "listenPort": self.port,
             "bindAddress": HOST,
-            "kvConfigPath": home / "kvConfig.json",
-            "configStorePath": home / "name-server.properties",
+            "kvConfigPath": self._home / "kvConfig.json",
+            "configStorePath": self._home / "name-server.properties",
         }
-        self.program = _server(release, "namesrv.NamesrvStartup", home, settings, NAME_SERVER_JVM)
+        main = "namesrv.NamesrvStartup"
+        return _server(self._release, main, self._home, settings, NAME_SERVER_JVM)
 
 
 class ApacheBroker(_ApacheServer):
@@ -127,9 +148,10 @@ class ApacheBroker(_ApacheServer):
         self.port = free_port(-2, 0, 1)
         self.name_server = name_server
         self.name = name
-        home = directory / name
-        self.store = store or home / "store"
-        lines: dict[str, object] = {
+        self._release = release
+        self._home = directory / name
+        self.store = store or self._home / "store"
+        self._lines: dict[str, object] = {
             "brokerName": name,
             "brokerClusterName": "DefaultCluster",
             "brokerIP1": HOST,
@@ -147,8 +169,11 @@ class ApacheBroker(_ApacheServer):
             "brokerFastFailureEnable": False,
             "diskMaxUsedSpaceRatio": 95,
         }
-        lines |= settings or {}
-        self.program = _server(release, "broker.BrokerStartup", home, lines, BROKER_JVM)
+        self._lines |= settings or {}
+
+    def _new_program(self) -> JavaProgram:
+        main = "broker.BrokerStartup"
+        return _server(self._release, main, self._home, self._lines, BROKER_JVM)
 
     def _is_ready(self) -> bool:
         try:
@@ -159,13 +184,15 @@ class ApacheBroker(_ApacheServer):
 
 
 class ApacheCluster:
-    """A name server and one broker of Apache's, ready when entered, gone when left.
+    """A name server and brokers of Apache's, ready when entered, gone when left.
 
     Args:
         release: which version of Apache RocketMQ.
         settings: lines of broker.conf to add or change.
-        store: a store directory to use and leave there, instead of a temporary one. What must be
-            complete in it needs `broker.stop()`; leaving the cluster ends the broker as a crash.
+        store: a store directory for the first broker to use and leave there, instead of a temporary
+            one. What must be complete in it needs `broker.stop()`; leaving the cluster ends the
+            broker as a crash.
+        brokers: how many; they are called broker-a, broker-b and so on.
     """
 
     def __init__(
@@ -174,17 +201,20 @@ class ApacheCluster:
         settings: Mapping[str, object] | None = None,
         *,
         store: Path | None = None,
+        brokers: int = 1,
     ) -> None:
         self.release = release
+        self.brokers: list[ApacheBroker] = []
         self._settings = settings
         self._store = store
+        self._count = brokers
         self._topics = itertools.count()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         try:
             self._start()
-        except JavaProgramError as failure:
+        except ProgramError as failure:
             # A port that was free may have been taken before Apache's server came to it.
             LOG.warning("starting Apache's cluster again: %s", failure)
             self._start()
@@ -198,10 +228,19 @@ class ApacheCluster:
         """host:port, as clients want it."""
         return self._server.address
 
-    def new_topic(self, name: str = "topic", queues: int = 8) -> str:
-        """Creates a topic with a name of its own, beginning with `name`, and returns it."""
+    @property
+    def broker(self) -> ApacheBroker:
+        """The first broker."""
+        return self.brokers[0]
+
+    def new_topic(self, name: str = "topic", queues: int = 8, *, brokers: int = 1) -> str:
+        """Creates a topic with a name of its own, beginning with `name`, and returns it.
+
+        It has `queues` queues at each of the first `brokers` brokers.
+        """
         topic = f"{name}-{next(self._topics)}"
-        remoting.create_topic(self.name_server, self.broker.address, topic, queues)
+        for broker in self.brokers[:brokers]:
+            remoting.create_topic(self.name_server, broker.address, topic, queues)
         return topic
 
     def _start(self) -> None:
@@ -209,15 +248,22 @@ class ApacheCluster:
             temporary = opened.enter_context(tempfile.TemporaryDirectory(prefix="orbitmq-apache-"))
             directory = Path(temporary)
             self._server = opened.enter_context(ApacheNameServer(self.release, directory))
-            self.broker = opened.enter_context(
+            self.brokers = [
                 ApacheBroker(
                     self.release,
                     self._server.address,
                     directory,
-                    store=self._store,
+                    store=self._store if place == 0 else None,
                     settings=self._settings,
+                    name=f"broker-{letter}",
                 )
-            )
+                for place, letter in enumerate("abcdefgh"[: self._count])
+            ]
+            with ThreadPoolExecutor(self._count) as starting:
+                for started in [
+                    starting.submit(opened.enter_context, broker) for broker in self.brokers
+                ]:
+                    started.result()
             self._open = opened.pop_all()
 
 

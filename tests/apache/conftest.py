@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.apache.cluster import ApacheCluster
-from tests.apache.jars import NEWEST, ApacheMissingError, ApacheRelease, find_release
+from tests.apache.jars import NEWEST, OLDEST, ApacheMissingError, ApacheRelease, find_release
+from tests.apache.orbit import Cluster, OrbitCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,41 @@ def apache() -> ApacheRelease:
 
 @pytest.fixture(scope="session")
 def apache_cluster(apache: ApacheRelease) -> Iterator[ApacheCluster]:
-    """A running name server and broker of Apache's, shared by the session's tests."""
-    with ApacheCluster(apache) as cluster:
+    """Apache's name server and two brokers, 5.5.0, shared by the session's tests."""
+    with ApacheCluster(apache, brokers=2) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def old_apache_cluster() -> Iterator[ApacheCluster]:
+    """The same of 4.9.7."""
+    with ApacheCluster(release_or_skip(OLDEST), brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def orbit_cluster(apache: ApacheRelease) -> Iterator[OrbitCluster]:
+    """Our name server and two brokers, shared likewise; only where Apache can judge them."""
+    with OrbitCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def clusters(
+    orbit_cluster: OrbitCluster, old_apache_cluster: ApacheCluster, apache_cluster: ApacheCluster
+) -> list[Cluster]:
+    """All three, for what takes its time and can be waited for once."""
+    return [orbit_cluster, old_apache_cluster, apache_cluster]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("orbit_cluster", id="orbit"),
+        pytest.param("old_apache_cluster", id="4.9.7"),
+        pytest.param("apache_cluster", id="5.5.0"),
+    ]
+)
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Each of the three in turn: ours, and what it must not differ from."""
+    found: Cluster = request.getfixturevalue(request.param)
+    return found

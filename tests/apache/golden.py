@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.apache.jars import ApacheRelease
 
 COMMANDS = Path(__file__).parents[1] / "wire" / "golden" / "commands.json"
+SIGNATURES = COMMANDS.with_name("signatures.json")
 ABOUT = (
     "Frames as NettyEncoder of Apache RocketMQ writes them, as hex: 'json' with a JSON header, "
     "'binary' with a ROCKETMQ header. Beside them what went in: the typed header with Java's field "
@@ -37,11 +38,28 @@ def capture_commands(release: ApacheRelease) -> dict[str, Any]:
     }
 
 
+def capture_signatures(release: ApacheRelease) -> dict[str, Any]:
+    """Runs java/GoldenSignatures.java; the content of signatures.json, which no version changes."""
+    with JavaProgram(release, "GoldenSignatures") as program:
+        program.wait()
+        signatures = program.values("signature")
+    return {
+        "about": "What AclClientRPCHook makes of the extFields of requests. Written by golden.py.",
+        "program": "tests/apache/java/GoldenSignatures.java",
+        "signatures": signatures,
+    }
+
+
 def main() -> None:
-    """Writes the golden file anew."""
-    COMMANDS.parent.mkdir(exist_ok=True)
-    text = json.dumps(capture_commands(find_release()), indent=1, ensure_ascii=False)
-    COMMANDS.write_text(text + "\n", encoding="utf-8")
+    """Writes the golden files anew."""
+    release = find_release()
+    for path, content in (
+        (COMMANDS, capture_commands(release)),
+        (SIGNATURES, capture_signatures(release)),
+    ):
+        path.parent.mkdir(exist_ok=True)
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        path.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

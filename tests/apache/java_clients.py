@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from tests.apache.java_program import JavaProgram, JavaProgramError, options
+from tests.apache.java_program import JavaProgram, options
+from tests.consumer_program import ConsumerMarks
+from tests.marked_program import ProgramError
 
 if TYPE_CHECKING:
     from tests.apache.jars import ApacheRelease
@@ -17,18 +19,6 @@ class Sent(NamedTuple):
     broker: str
     queue: int
     offset: int
-
-
-class Received(NamedTuple):
-    """One delivery of a message to a Java consumer; `crc` is crc32 of its body."""
-
-    key: str
-    broker: str
-    queue: int
-    offset: int
-    tag: str | None
-    reconsume_times: int
-    crc: int
 
 
 class JavaProducer(JavaProgram):
@@ -81,43 +71,22 @@ class JavaProducer(JavaProgram):
         """Waits until all messages are sent and the program has ended; the seconds sending took.
 
         Raises:
-            JavaProgramError: a message could not be sent, or the time is over.
+            ProgramError: a message could not be sent, or the time is over.
         """
         done = self.wait_for("done", timeout)
         failures = self.values("failed")
         if done["sent"] != self._count:
-            raise JavaProgramError(f"{len(failures)} failed: {failures[:3]}\n{self.tail()}")
+            raise ProgramError(f"{len(failures)} failed: {failures[:3]}\n{self.tail()}")
         self.wait()
         return float(done["ms"]) / 1000
 
 
-class JavaConsumer(JavaProgram):
-    """What the Java consumers have in common: use PushConsumer or LitePullConsumer."""
+Report: TypeAlias = Literal["messages", "count", "each"]
+"""What a consumer prints; see java/Received.java."""
 
-    @property
-    def messages(self) -> list[Received]:
-        """All deliveries so far, in the order in which they came."""
-        return [Received(*row) for rows in self.values("messages") for row in rows]
 
-    @property
-    def count(self) -> int:
-        """How many deliveries there were so far, also with `counts_only`."""
-        counts: list[int] = self.values("count")
-        return max([*counts, sum(map(len, self.values("messages")))])
-
-    @property
-    def queues(self) -> set[int]:
-        """The ids of the queues it has of its topic, once it shares them with its group."""
-        shares: list[list[int]] = self.values("queues")
-        return set(shares[-1]) if shares else set()
-
-    def wait_ready(self, timeout: float = 60) -> str:
-        """Waits until the consumer has started; its client id."""
-        return str(self.wait_for("ready", timeout)["clientId"])
-
-    def wait_count(self, count: int, timeout: float = 60) -> None:
-        """Waits for so many deliveries, repeated ones included."""
-        self.wait_until(lambda: self.count >= count, f"{count} messages", timeout)
+class JavaConsumer(ConsumerMarks, JavaProgram):
+    """What the Java consumers have in common: use JavaPushConsumer or JavaLitePullConsumer."""
 
 
 class JavaPushConsumer(JavaConsumer):
@@ -138,7 +107,7 @@ class JavaPushConsumer(JavaConsumer):
         orderly: bool = False,
         batch: int = 1,
         fail_first: bool = False,
-        counts_only: bool = False,
+        report: Report = "messages",
     ) -> None:
         values: dict[str, object] = {
             "nameServer": name_server,
@@ -148,7 +117,7 @@ class JavaPushConsumer(JavaConsumer):
             "mode": "orderly" if orderly else "concurrent",
             "batch": batch,
             "failFirst": fail_first,
-            "report": "count" if counts_only else "messages",
+            "report": report,
         }
         super().__init__(release, "PushConsumer", options(values))
 
@@ -170,7 +139,7 @@ class JavaLitePullConsumer(JavaConsumer):
         tags: str = "*",
         assign: bool = False,
         batch: int = 10,
-        counts_only: bool = False,
+        report: Report = "messages",
     ) -> None:
         values: dict[str, object] = {
             "nameServer": name_server,
@@ -179,7 +148,7 @@ class JavaLitePullConsumer(JavaConsumer):
             "tags": tags,
             "mode": "assign" if assign else "subscribe",
             "batch": batch,
-            "report": "count" if counts_only else "messages",
+            "report": report,
         }
         super().__init__(release, "LitePullConsumer", options(values))
 

@@ -10,11 +10,12 @@ import json
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+QUERY_OFFSET = 14
 CREATE_TOPIC = 17
 ROUTE = 105
 CLUSTER_INFO = 106
@@ -26,10 +27,17 @@ class RemotingCallError(AssertionError):
     """The other side answered a request with an error code."""
 
 
+class Answer(NamedTuple):
+    """What came back: the fields of its header, and its body."""
+
+    fields: dict[str, str]
+    body: bytes
+
+
 def call(
     address: str, code: int, fields: Mapping[str, str] | None = None, body: bytes = b""
-) -> bytes:
-    """The body of the answer to one request, over a connection of its own.
+) -> Answer:
+    """The answer to one request, over a connection of its own.
 
     Raises:
         OSError: nobody listens at the address, it hung up, or it took over ten seconds.
@@ -50,16 +58,16 @@ def call(
     answer = json.loads(frame[:header_length])
     if answer["code"] != 0:
         raise RemotingCallError(f"{address} answered request {code}: {answer}")
-    return frame[header_length:]
+    return Answer(answer.get("extFields", {}), frame[header_length:])
 
 
 def knows_broker(name_server: str, broker: str) -> bool:
     """Whether the name server lists the broker's address."""
-    return f'"{broker}"'.encode() in call(name_server, CLUSTER_INFO)
+    return f'"{broker}"'.encode() in call(name_server, CLUSTER_INFO).body
 
 
 def create_topic(name_server: str, broker: str, topic: str, queues: int = 8) -> None:
-    """Creates a topic at a broker and waits until the name server knows its route."""
+    """Creates a topic at a broker and waits until the name server knows its route there."""
     fields = {
         "topic": topic,
         "defaultTopic": "TBW102",
@@ -72,12 +80,21 @@ def create_topic(name_server: str, broker: str, topic: str, queues: int = 8) -> 
     }
     call(broker, CREATE_TOPIC, fields)
     deadline = time.monotonic() + ROUTE_SECONDS
-    while True:
-        try:
-            call(name_server, ROUTE, {"topic": topic})
-        except RemotingCallError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
-        else:
-            return
+    while not is_at(name_server, broker, topic):
+        if time.monotonic() > deadline:
+            raise RemotingCallError(f"{name_server} does not know that {topic} is at {broker}")
+        time.sleep(0.05)
+
+
+def is_at(name_server: str, broker: str, topic: str) -> bool:
+    """Whether the name server gives the broker's address in the topic's route."""
+    try:
+        return f'"{broker}"'.encode() in call(name_server, ROUTE, {"topic": topic}).body
+    except RemotingCallError:
+        return False
+
+
+def committed(broker: str, group: str, topic: str, queue: int) -> int:
+    """The offset that a broker has of a group; an error when it has none."""
+    fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue)}
+    return int(call(broker, QUERY_OFFSET, fields).fields["offset"])

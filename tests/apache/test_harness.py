@@ -16,7 +16,7 @@ from tests.apache.java_clients import (
     JavaPushConsumer,
     body_of,
 )
-from tests.apache.java_program import JavaProgramError
+from tests.marked_program import ProgramError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def test_sharded_messages_reach_an_orderly_listener_in_their_order(
 def test_a_program_that_fails_shows_its_output(apache: ApacheRelease) -> None:
     with (
         JavaProducer(apache, "127.0.0.1:1", "nowhere", 1) as producer,
-        pytest.raises(JavaProgramError, match="RemotingConnectException"),
+        pytest.raises(ProgramError, match="RemotingConnectException"),
     ):
         producer.finish()
 

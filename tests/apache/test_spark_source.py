@@ -59,7 +59,7 @@ def end_of(planner: StreamPlanner, count: int) -> dict[str, Any]:
 
     def reached() -> dict[str, Any] | None:
         end = planner.latest_offset(EARLIEST, None)
-        return end if sum(end["queues"]["broker-a"].values()) == count else None
+        return end if sum(sum(ends.values()) for ends in end["queues"].values()) == count else None
 
     end = wait_until(reached, f"{count} messages")
     assert end is not None

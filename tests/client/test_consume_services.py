@@ -13,14 +13,18 @@ from orbitmq.client import consume_concurrently, consume_orderly
 from orbitmq.client.config import make_config
 from orbitmq.client.consume_concurrently import ConsumeConcurrently
 from orbitmq.client.consume_orderly import ConsumeOrderly
+from orbitmq.client.consume_stats import ConsumeStats
 from orbitmq.client.consumer_config import PushConfig
+from orbitmq.client.hooks import CONSUME_CONTEXT_TYPE, ConsumeHooks, ConsumeMessageContext
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.listeners import ConsumeStatus, Job, Listener, ListenerFunction, Runner
+from orbitmq.client.listeners import ConsumeStatus, Listener, ListenerFunction
 from orbitmq.client.loop import LoopThread
+from orbitmq.client.namespace import NO_NAMESPACE
 from orbitmq.client.offsets import OffsetStore
 from orbitmq.client.process_queue import LOCK_EXPIRES_MS, ProcessQueue
 from orbitmq.client.pull import PullTask
 from orbitmq.client.retries import SendBack
+from orbitmq.client.runners import Job, Runner
 from orbitmq.errors import ConnectError
 from orbitmq.message import MessageQueue
 from orbitmq.testing.clock import ManualClock
@@ -46,7 +50,11 @@ class Consumer:
     def __init__(self, listener: ListenerFunction, **settings: Any) -> None:
         self.config = make_config(PushConfig, {"name_server": "x:1", **settings})
         self.message_model = MessageModel.CLUSTERING
+        self.group = "readers"
         self.clock = ManualClock(1_000_000)
+        self.namespace = NO_NAMESPACE
+        self.consume_hooks = ConsumeHooks(self.group, NO_NAMESPACE)
+        self.stats = ConsumeStats(self.clock.now_ms())
         self.offsets: OffsetStore = MemoryStore()
         self.thread = cast("LoopThread", self)
         self.instance = cast("ClientInstance", self)
@@ -172,6 +180,24 @@ def test_what_would_be_consumed_again_here_is_left_to_the_queues_next_owner() ->
     run(scenario)
 
 
+def test_what_fails_after_the_queue_was_lost_is_left_to_its_next_owner() -> None:
+    async def scenario() -> None:
+        def listener(batch: list[MessageView]) -> bool:
+            task.process_queue.drop()
+            return False
+
+        consumer = Consumer(listener)
+        task = Task()
+        pulled, _ = put(task, 0)
+        ConsumeConcurrently(consumer).submit(cast("PullTask", task), pulled, dispatch=True)
+        await quiet(consumer)
+        assert consumer.sent_back == []
+        assert consumer.offsets.get(QUEUE) == -1
+        assert consumer.idle == 1
+
+    run(scenario)
+
+
 def test_messages_a_listener_sits_on_are_sent_back_and_not_twice() -> None:
     release = threading.Event()
     begun = threading.Event()
@@ -201,6 +227,66 @@ def test_messages_a_listener_sits_on_are_sent_back_and_not_twice() -> None:
         await running
         await quiet(consumer)
         assert len(consumer.sent_back) == 2
+
+    run(scenario)
+
+
+def test_of_each_queue_sixteen_at_most_are_sent_back_from_the_first_on() -> None:
+    """Java's cleanExpiredMsg looks at the first message of a queue again and again."""
+
+    async def scenario() -> None:
+        consumer = Consumer(lambda _: True, consume_timeout_ms=60_000)
+        service = ConsumeConcurrently(consumer)
+        task = Task()
+        pulled, _ = put(task, *range(21))
+        for message in [pulled[20], *pulled[:20]]:  # the last began first
+            request = consume_concurrently.ConsumeRequest(
+                service, cast("PullTask", task), (message,), consumer.listener
+            )
+            assert service.begin(request)
+        consumer.clock.advance(60_001)
+        await service.send_back_expired()
+        assert consumer.sent_back == [(number, 3) for number in range(16)]
+        await service.send_back_expired()
+        assert consumer.sent_back[16:] == [(number, 3) for number in range(16, 21)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_calls_are_counted_and_timed(orderly: bool) -> None:
+    told: list[str] = []
+
+    class Hook:
+        def consume_message_before(self, context: ConsumeMessageContext) -> None:
+            pass
+
+        def consume_message_after(self, context: ConsumeMessageContext) -> None:
+            told.append(context.props[CONSUME_CONTEXT_TYPE])
+
+    async def scenario() -> None:
+        def listener(batch: list[MessageView]) -> bool:
+            consumer.clock.advance(1000 if batch[0].queue_offset else 3000)
+            return batch[0].queue_offset != 2 or batch[0].reconsume_times > 0
+
+        consumer = Consumer(listener, consume_batch_size=2, consume_timeout_ms=3000)
+        consumer.consume_hooks.register(Hook())
+        service = ConsumeOrderly(consumer) if orderly else ConsumeConcurrently(consumer)
+        task = Task()
+        task.process_queue.lock_granted(consumer.clock.now_ms())
+        pulled, dispatch = put(task, *range(5))
+        service.submit(cast("PullTask", task), pulled, dispatch=dispatch)
+        await quiet(consumer, timers=1)
+        status = consumer.stats.status("orders", consumer.clock.now_ms())
+        assert status.consume_failed_msgs == 2
+        if orderly:  # the two that failed were consumed again at once
+            assert told == ["TIME_OUT", "FAILED", "SUCCESS", "SUCCESS"]
+            assert status.consume_ok_tps == 0.5
+            assert status.consume_rt == 1500
+        else:
+            assert told == ["TIME_OUT", "FAILED", "SUCCESS"]
+            assert status.consume_ok_tps == 0.3
+            assert status.consume_rt == pytest.approx(5000 / 3)
 
     run(scenario)
 

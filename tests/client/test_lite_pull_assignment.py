@@ -11,6 +11,7 @@ from orbitmq.message import MessageQueue
 from tests.client.records import messages, offsets
 
 NOW = 1_000_000
+INTERVAL_MS = 5_000
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
 a_queue = st.sampled_from(QUEUES)
 
@@ -23,13 +24,17 @@ class Model:
         self.next_pull = 0
         self.position = -1
         self.settled = -1
-        self.paused = False
+        self.leaving = False
 
 
 class Assignment(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.assignment = LitePullAssignment()
+        self.assignment = LitePullAssignment(INTERVAL_MS)
+        self.now_ms = NOW
+        self.next_commit_ms = 0
+        self.announced: set[MessageQueue] = set()
+        self.paused: set[MessageQueue] = set()
         self.model: dict[MessageQueue, Model] = {}
         self.batches: list[tuple[MessageQueue, list[int]]] = []
         self.woken = 0
@@ -42,6 +47,12 @@ class Assignment(RuleBasedStateMachine):
 
     def wake(self) -> None:
         self.woken += 1
+
+    @rule(queues=st.frozensets(a_queue))
+    def announce(self, queues: frozenset[MessageQueue]) -> None:
+        self.assignment.announce(queues)
+        self.announced = set(queues)
+        self.paused &= queues
 
     @rule(queue=a_queue)
     def assign(self, queue: MessageQueue) -> None:
@@ -59,6 +70,14 @@ class Assignment(RuleBasedStateMachine):
             assert (removed.position, removed.settled) == (model.position, model.settled)
             self.assignment.put(removed, messages([99]), 100)  # a pull's answer that came too late
         self.batches = [batch for batch in self.batches if batch[0] != queue]
+        if queue not in self.announced:
+            self.paused.discard(queue)
+
+    @rule(queue=a_queue)
+    def begin_to_leave(self, queue: MessageQueue) -> None:
+        if queue in self.model:
+            self.assigned(queue).process_queue.leaving = True
+            self.model[queue].leaving = True
 
     @rule(
         queue=a_queue,
@@ -66,7 +85,7 @@ class Assignment(RuleBasedStateMachine):
         unwanted=st.integers(0, 2),
     )
     def pull(self, queue: MessageQueue, gaps: list[int], unwanted: int) -> None:
-        if queue in self.model:
+        if queue in self.model and not self.model[queue].leaving:
             model = self.model[queue]
             pulled = []
             for gap in gaps:
@@ -82,7 +101,7 @@ class Assignment(RuleBasedStateMachine):
 
     @rule(queue=a_queue, skipped=st.integers(0, 3))
     def pull_without_match(self, queue: MessageQueue, skipped: int) -> None:
-        if queue in self.model:
+        if queue in self.model and not self.model[queue].leaving:
             model = self.model[queue]
             model.next_pull += skipped
             self.assignment.advance(self.assigned(queue), model.next_pull)
@@ -91,7 +110,8 @@ class Assignment(RuleBasedStateMachine):
 
     @rule()
     def poll(self) -> None:
-        taken = self.assignment.take(NOW)
+        self.skip_leaving()
+        taken = self.assignment.take(self.now_ms)
         assert (taken is None) == (not self.batches)
         if taken is not None:
             queue, expected = self.batches.pop(0)
@@ -100,7 +120,8 @@ class Assignment(RuleBasedStateMachine):
 
     @rule()
     def poll_one(self) -> None:
-        taken = self.assignment.take_one(NOW)
+        self.skip_leaving()
+        taken = self.assignment.take_one(self.now_ms)
         assert (taken is None) == (not self.batches)
         if taken is not None:
             queue, waiting = self.batches[0]
@@ -109,20 +130,41 @@ class Assignment(RuleBasedStateMachine):
                 self.batches.pop(0)
             self.polled(queue, 1)
 
+    def skip_leaving(self) -> None:
+        """What leads the cache of a leaving queue is forgotten, for its next owner to consume."""
+        while self.batches and self.model[self.batches[0][0]].leaving:
+            queue = self.batches[0][0]
+            self.batches = [batch for batch in self.batches if batch[0] != queue]
+
     def polled(self, queue: MessageQueue, count: int) -> None:
         model = self.model[queue]
         model.waiting = model.waiting[count:]
         model.position = model.waiting[0] if model.waiting else model.next_pull
 
-    @rule()
-    def settle(self) -> None:
-        self.assignment.settle()
+    @rule(passed_ms=st.sampled_from([0, 1, 999, INTERVAL_MS - 1, INTERVAL_MS, 60_000]))
+    def begin_poll(self, passed_ms: int) -> None:
+        self.now_ms += passed_ms
         for model in self.model.values():
             model.settled = model.position
+        due = self.now_ms >= self.next_commit_ms
+        if due:
+            self.next_commit_ms = self.now_ms + INTERVAL_MS
+        settled = {queue: model.settled for queue, model in self.model.items()}
+        assert self.assignment.begin_poll(self.now_ms) == (
+            {queue: offset for queue, offset in settled.items() if offset >= 0} if due else {}
+        )
+
+    @rule(queues=st.none() | st.sets(a_queue))
+    def commit(self, queues: set[MessageQueue] | None) -> None:
+        wanted = self.model.keys() if queues is None else queues & self.model.keys()
+        positions = {queue: self.model[queue].position for queue in wanted}
+        assert self.assignment.positions(queues) == {
+            queue: position for queue, position in positions.items() if position >= 0
+        }
 
     @rule(queue=a_queue, offset=st.integers(0, 30))
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        if queue in self.model:
+        if queue in self.model and not self.model[queue].leaving:
             model = self.model[queue]
             self.assignment.seek(self.assigned(queue), offset)
             model.waiting = []
@@ -132,16 +174,12 @@ class Assignment(RuleBasedStateMachine):
     @rule(queues=st.sets(a_queue))
     def pause(self, queues: set[MessageQueue]) -> None:
         self.assignment.pause(queues)
-        self.mark(queues, paused=True)
+        self.paused |= queues & (self.model.keys() | self.announced)
 
     @rule(queues=st.sets(a_queue))
     def resume(self, queues: set[MessageQueue]) -> None:
         self.assignment.resume(queues)
-        self.mark(queues, paused=False)
-
-    def mark(self, queues: set[MessageQueue], *, paused: bool) -> None:
-        for queue in queues & self.model.keys():
-            self.model[queue].paused = paused
+        self.paused -= queues
 
     @rule()
     def wait(self) -> None:
@@ -165,6 +203,10 @@ class Assignment(RuleBasedStateMachine):
     @invariant()
     def the_assignment_shows_the_model(self) -> None:
         assert self.assignment.queues() == self.model.keys()
+        assert self.assignment.announced == self.announced
+        assert self.assignment.paused() == self.paused
+        for queue in QUEUES:
+            assert self.assignment.is_paused(queue) is (queue in self.paused)
         assert self.assignment.cached == sum(len(waiting) for _, waiting in self.batches)
         assert self.assignment.positions() == {
             queue: model.position for queue, model in self.model.items() if model.position >= 0
@@ -172,7 +214,6 @@ class Assignment(RuleBasedStateMachine):
         for queue, model in self.model.items():
             assigned = self.assigned(queue)
             assert assigned.settled == model.settled
-            assert assigned.paused is model.paused
             # Java commits what it removed from the ProcessQueue, so it may not run ahead.
             assert (assigned.process_queue.count == 0) == (not model.waiting)
 
@@ -201,7 +242,7 @@ def test_a_poll_after_single_messages_gives_the_rest_of_their_batch() -> None:
 def test_the_last_poll_is_not_settled() -> None:
     assignment, assigned = assignment_with([0, 1], [2, 3])
     assignment.take(NOW)
-    assignment.settle()
+    assert assignment.begin_poll(NOW) == {}  # no auto-commit
     assignment.take(NOW)
     assert (assigned.settled, assigned.position) == (2, 4)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import hypothesis.strategies as st
 import msgspec
@@ -16,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.offsets import (
     NO_OFFSET,
-    LocalFileOffsetStore,
     OffsetStore,
     ReadOffset,
     RemoteBrokerOffsetStore,
 )
+from orbitmq.client.routes import RouteTable
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ConnectError, QueryNotFoundError
 from orbitmq.message import MessageQueue
@@ -82,6 +81,8 @@ class Offsets(RuleBasedStateMachine):
     @rule(owned=st.sets(queues))
     def persist_all(self, owned: set[MessageQueue]) -> None:
         asyncio.run(self.store.persist_all(owned))
+        if not owned:
+            return
         for queue in self.offsets.keys() - owned:
             del self.offsets[queue]
             self.frozen.discard(queue)
@@ -151,8 +152,10 @@ class StubInstance(ClientInstance):
         self.requests: list[tuple[str, int, dict[str, str], bool]] = []
         self.offsets: dict[str, int] = {}
         self.gone: set[str] = set()
+        self.master_wanted: list[bool] = []
 
-    async def broker_address(self, broker_name: str, **_: Any) -> str:
+    async def broker_address(self, broker_name: str, **options: Any) -> str:
+        self.master_wanted.append(options.get("only_this", False))
         if broker_name in self.gone:
             raise ConnectError(f"no {broker_name}")
         return f"{broker_name}:10911"
@@ -221,80 +224,64 @@ def test_one_broker_that_is_gone_leaves_the_others_their_offsets(
     assert "no broker-b" in caplog.text
 
 
-def file_store(root: Path) -> LocalFileOffsetStore:
-    return LocalFileOffsetStore("10.0.0.1@one", "readers", root)
+class ApacheInstance(StubInstance):
+    """Its brokers make a group's table at the first offset, and lose what others put meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[tuple[str, str], dict[str, str]] = {}
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int | None = None,
+    ) -> RemotingCommand:
+        assert header is not None
+        fields = header.ext_fields()
+        table = self.tables.get((address, fields["topic"]), {})
+        await asyncio.sleep(0)
+        table[fields["queueId"]] = fields["commitOffset"]
+        self.tables[address, fields["topic"]] = table
+        return RemotingCommand()
 
 
-JAVA_FILE = """{
-\t"offsetTable":{{
-\t\t"brokerName":"broker-a",
-\t\t"queueId":1,
-\t\t"topic":"orders"
-\t}:7,{
-\t\t"brokerName":"broker-a",
-\t\t"queueId":0,
-\t\t"topic":"orders"
-\t}:3
-\t}
-}"""
-"""As LocalFileOffsetStore of Java writes it (RemotingSerializable.toJson, pretty)."""
+def test_the_first_offset_of_a_group_is_confirmed_before_the_others_are_sent() -> None:
+    instance = ApacheInstance()
+    store = RemoteBrokerOffsetStore(instance, "readers")
+    for queue in (Q0, Q1, Q2, OTHER):
+        store.update(queue, 5)
+
+    async def main() -> None:
+        await asyncio.gather(
+            *(store.persist([queue], confirmed=True) for queue in (Q0, Q1, Q2, OTHER))
+        )
+
+    asyncio.run(main())
+    assert instance.tables == {
+        ("broker-a:10911", "orders"): {"0": "5", "1": "5", "2": "5"},
+        ("broker-b:10911", "bills"): {"0": "5"},
+    }
 
 
-def test_a_file_of_java_is_read_and_written_in_its_form(tmp_path: Path) -> None:
-    store = file_store(tmp_path)
-    assert store.path == tmp_path / "10.0.0.1@one" / "readers" / "offsets.json"
-    store.path.parent.mkdir(parents=True)
-    store.path.write_text(JAVA_FILE)
-    asyncio.run(store.load())
-    assert store.clone() == {Q1: 7, Q0: 3}
-    store.update(Q0, 4)
-    asyncio.run(store.persist_all([Q0, Q1]))
-    assert store.path.read_bytes() == (
-        b'{"offsetTable":{{"brokerName":"broker-a","queueId":1,"topic":"orders"}:7,'
-        b'{"brokerName":"broker-a","queueId":0,"topic":"orders"}:4}}'
-    )
-    assert b":3}" in store.path.with_name("offsets.json.bak").read_bytes()
+class Routes:
+    """Of one broker name, without a master."""
+
+    def broker_address(self, broker_name: str) -> str | None:
+        return "slave:10911" if broker_name == "broker-b" else None
 
 
-def test_no_file_is_made_before_there_is_an_offset(tmp_path: Path) -> None:
-    store = file_store(tmp_path)
-    asyncio.run(store.load())
-    asyncio.run(store.persist_all([Q0]))
-    assert asyncio.run(store.read(Q0, ReadOffset.STORE)) == NO_OFFSET
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_saving_some_queues_keeps_the_others(tmp_path: Path) -> None:
-    store = file_store(tmp_path)
-    store.update(Q0, 1)
-    store.update(Q1, 2)
-    asyncio.run(store.persist([Q0, Q1]))
-    store.update(Q1, 3)
-    asyncio.run(store.persist([Q1]))
-    again = file_store(tmp_path)
-    asyncio.run(again.load())
-    assert again.clone() == {Q0: 1, Q1: 3}
-
-
-@pytest.mark.parametrize("damage", [b"", b'{"offsetTable":{{"brok', b"\x00" * 50])
-def test_a_damaged_file_gives_way_to_its_backup(tmp_path: Path, damage: bytes) -> None:
-    store = file_store(tmp_path)
-    for offset in (5, 6):
-        store.update(Q0, offset)
-        asyncio.run(store.persist([Q0]))
-    store.path.write_bytes(damage)
-    again = file_store(tmp_path)
-    asyncio.run(again.load())
-    assert again.get(Q0) == 5
-    again.update(Q0, 9)
-    asyncio.run(again.persist([Q0]))
-    assert asyncio.run(file_store(tmp_path).read(Q0, ReadOffset.STORE)) == 9
-
-
-def test_unchanged_offsets_are_not_written_again(tmp_path: Path) -> None:
-    store = file_store(tmp_path)
-    store.update(Q0, 5)
-    asyncio.run(store.persist([Q0]))
-    written = store.path.stat().st_ino
-    asyncio.run(store.persist([Q0]))
-    assert store.path.stat().st_ino == written
+def test_where_the_master_is_gone_a_slave_is_asked_for_the_offset() -> None:
+    instance = StubInstance()
+    instance.routes = cast("RouteTable", Routes())
+    instance.gone |= {"broker-a", "broker-b"}
+    instance.offsets["orders"] = 12
+    store = RemoteBrokerOffsetStore(instance, "readers")
+    assert asyncio.run(store.fetch(OTHER)) == 12
+    assert instance.requests[0][0] == "slave:10911"
+    with pytest.raises(ConnectError, match="broker-a"):
+        asyncio.run(store.fetch(Q0))
+    assert instance.master_wanted == [True, True]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 from hypothesis import given
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from orbitmq.client.process_queue import LOCK_EXPIRES_MS, PULL_EXPIRES_MS, ProcessQueue
+from orbitmq.wire.running_info import ProcessQueueInfo
 from tests.client.records import message, messages, offsets
 
 NOW = 1_000_000
@@ -20,6 +21,7 @@ class Concurrent(RuleBasedStateMachine):
         self.queue = ProcessQueue(NOW)
         self.held: dict[int, int] = {}
         self.largest = -1
+        self.passed = -1
         self.next = 0
 
     @rule(gaps=st.lists(st.integers(1, 4), max_size=8), body=st.binary(max_size=20))
@@ -44,6 +46,10 @@ class Concurrent(RuleBasedStateMachine):
         self.next = max(self.next, self.largest)
         self.queue.put(views)
 
+    @rule(unwanted=st.integers(0, 9))
+    def the_next_pull_begins_further_on(self, unwanted: int) -> None:
+        self.queue.passed = self.passed = self.next + 1 + unwanted
+
     @rule(data=st.data())
     def remove_some(self, data: st.DataObject) -> None:
         known = [*sorted(self.held), self.next + 7]
@@ -52,14 +58,15 @@ class Concurrent(RuleBasedStateMachine):
         committed = self.queue.remove(map(message, chosen), NOW + 5)
         for offset in chosen:
             self.held.pop(offset, None)
-        expected = -1 if was_empty else min(self.held, default=self.largest + 1)
+        done = max(self.largest + 1, self.passed)
+        expected = -1 if was_empty else min(self.held, default=done)
         assert committed == expected
 
     @rule()
     def clear(self) -> None:
         self.queue.clear()
         self.held.clear()
-        self.largest = -1
+        self.largest = self.passed = -1
 
     @invariant()
     def it_holds_what_the_model_holds(self) -> None:
@@ -81,6 +88,7 @@ class Orderly(RuleBasedStateMachine):
         self.waiting: list[int] = []
         self.consuming: list[int] = []
         self.next = 0
+        self.passed = -1
         self.somebody = False
 
     @rule(count=st.integers(0, 5))
@@ -92,6 +100,10 @@ class Orderly(RuleBasedStateMachine):
         assert self.queue.put(messages(new)) is needed
         self.somebody = self.somebody or needed
 
+    @rule(unwanted=st.integers(0, 3))
+    def the_next_pull_begins_further_on(self, unwanted: int) -> None:
+        self.queue.passed = self.passed = self.next + unwanted
+
     @rule(count=st.integers(1, 4))
     def take(self, count: int) -> None:
         taken = offsets(self.queue.take(count, NOW))
@@ -102,7 +114,10 @@ class Orderly(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        assert self.queue.commit() == (self.consuming[-1] + 1 if self.consuming else -1)
+        done = self.consuming[-1] + 1 if self.consuming else -1
+        if self.consuming and not self.waiting:
+            done = max(done, self.passed)
+        assert self.queue.commit() == done
         self.consuming = []
 
     @rule()
@@ -123,14 +138,104 @@ class Orderly(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         assert self.queue.count == len(self.waiting) + len(self.consuming)
         assert self.queue.first_offset() == (self.waiting[0] if self.waiting else None)
-        info = self.queue.info()
-        assert info.consuming_count == len(self.consuming)
-        assert info.cached_count == len(self.waiting)
-        assert info.cached_max_offset == (self.waiting[-1] if self.waiting else None)
+        info = self.queue.info(0)
+        assert info.transaction_msg_count == len(self.consuming)
+        assert info.cached_msg_count == len(self.waiting)
+        assert info.cached_msg_max_offset == (self.waiting[-1] if self.waiting else 0)
         if not self.queue.count:
             assert self.queue.size == 0
 
 
+class Ownership(RuleBasedStateMachine):
+    """Whose the queue is, by a clock that is moved: locks, listeners at work, and its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = NOW
+        self.queue = ProcessQueue(NOW)
+        self.granted_at: int | None = None
+        self.pulled_at = NOW
+        self.running = 0
+        self.left = False
+        self.submitted = 0
+        self.waiting: set[int] = set()
+        self.begun = -1
+
+    @rule(ms=st.sampled_from([1, 20_000, LOCK_EXPIRES_MS, PULL_EXPIRES_MS]))
+    def time_passes(self, ms: int) -> None:
+        self.now += ms
+
+    @rule()
+    def the_broker_grants_the_lock(self) -> None:
+        self.queue.lock_granted(self.now)
+        self.granted_at = self.now
+
+    @rule()
+    def the_broker_refuses_it(self) -> None:
+        self.queue.locked = False
+        self.granted_at = None
+
+    @rule()
+    def it_is_pulled(self) -> None:
+        self.queue.last_pull_ms = self.pulled_at = self.now
+
+    @rule()
+    def a_listener_begins(self) -> None:
+        assert self.queue.begin() is not self.left
+        self.running += not self.left
+
+    @rule(count=st.integers(1, 3))
+    def batches_are_submitted(self, count: int) -> None:
+        offsets = range(self.submitted, self.submitted + count)
+        self.queue.submitted(offsets)
+        self.waiting.update(offsets)
+        self.submitted += count
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def a_listener_begins_a_batch(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.waiting)))
+        self.waiting.remove(offset)
+        before_others = offset < self.begun and not self.queue.dropped
+        begins = not self.left or before_others
+        assert self.queue.begin(offset) is begins
+        if begins:
+            self.running += 1
+            self.begun = max(self.begun, offset)
+
+    @precondition(lambda self: self.running > 0)
+    @rule()
+    def a_listener_ends(self) -> None:
+        self.running -= 1
+        assert self.queue.end() is (self.left and self.queue.idle)
+
+    @invariant()
+    def it_is_idle_once_nothing_runs_and_no_hole_is_left(self) -> None:
+        holes = {offset for offset in self.waiting if offset < self.begun}
+        assert self.queue.idle is (self.running == 0 and not holes)
+
+    @rule()
+    def it_is_given_up(self) -> None:
+        self.queue.leaving = self.left = True
+
+    @rule()
+    def it_is_dropped(self) -> None:
+        self.queue.drop()
+        self.left = True
+
+    @invariant()
+    def it_says_what_is_so(self) -> None:
+        held = self.granted_at is not None and self.now - self.granted_at <= LOCK_EXPIRES_MS
+        assert self.queue.holds_lock(self.now) is held
+        assert self.queue.pull_expired(self.now) is (self.now - self.pulled_at > PULL_EXPIRES_MS)
+        assert self.queue.running == self.running
+        info = self.queue.info(0)
+        assert info.locked is (self.granted_at is not None)
+        assert (info.last_pull_timestamp, info.dropped) == (self.pulled_at, self.queue.dropped)
+        assert self.queue.leaving is self.left
+
+
+TestOwnership = Ownership.TestCase
 TestConcurrent = Concurrent.TestCase
 TestOrderly = Orderly.TestCase
 
@@ -205,11 +310,25 @@ def test_the_info_shows_what_is_cached_and_what_is_consumed() -> None:
     queue.put(messages(range(5, 9)))
     queue.take(2, NOW + 1)
     queue.lock_granted(NOW + 2)
-    info = queue.info()
-    assert info[:7] == (7, 8, 2, queue.size, 5, 6, 2)
-    assert (info.locked, info.dropped, info.last_consume_ms) == (True, False, NOW + 1)
+    queue.last_pull_ms = NOW + 3
+    assert queue.info(4) == ProcessQueueInfo(
+        commit_offset=4,
+        cached_msg_min_offset=7,
+        cached_msg_max_offset=8,
+        cached_msg_count=2,
+        transaction_msg_min_offset=5,
+        transaction_msg_max_offset=6,
+        transaction_msg_count=2,
+        locked=True,
+        last_lock_timestamp=NOW + 2,
+        last_pull_timestamp=NOW + 3,
+        last_consume_timestamp=NOW + 1,
+    )
+    queue.put([message(9, bytes(3 << 20))])
     queue.drop()
-    assert queue.info().dropped
+    info = queue.info(4)
+    assert info.dropped
+    assert info.cached_msg_size_in_mib == 3
     assert queue.leaving
 
 
@@ -224,6 +343,17 @@ def test_a_leaving_queue_lets_those_at_work_end_and_nobody_begin() -> None:
     assert not queue.end()
     assert queue.end()
     assert queue.running == 0
+
+
+def test_a_leaving_queue_lets_a_batch_before_those_begun_begin_and_no_other() -> None:
+    queue = ProcessQueue(NOW)
+    queue.submitted([0, 32, 64])
+    assert queue.begin(32)
+    queue.leaving = True
+    assert not queue.end()  # the batch at 0 was handed to a thread that was not quick enough
+    assert not queue.begin(64)
+    assert queue.begin(0)
+    assert queue.end()
 
 
 def test_messages_not_wanted_after_the_last_are_done_with_it() -> None:

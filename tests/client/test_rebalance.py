@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq import codes
-from orbitmq.allocate import AllocateAveragely, AllocateStrategy
+from orbitmq.allocate import (
+    AllocateAveragely,
+    AllocateByConfig,
+    AllocateByConsistentHash,
+    AllocateStrategy,
+)
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.process_queue import PULL_EXPIRES_MS, ProcessQueue
 from orbitmq.client.rebalance import Membership, Rebalance, names, plan
@@ -56,6 +61,10 @@ def test_lite_pull_queues_do_not_expire() -> None:
         (Membership(("a",), (ORDERS[0],)), "joined: b; the topic's queues went from 1 to 2"),
         (Membership(("a", "b", "c"), (ORDERS[0], ORDERS[1])), "left: c"),
         (Membership(("a", "b"), (ORDERS[0], ORDERS[5])), "the topic's queues changed"),
+        (
+            Membership(("a", "b", *"cdefghi"), (ORDERS[0], ORDERS[1])),
+            "left: c, d, e, f, g and 2 more",
+        ),
         (
             Membership(("a", "b"), (ORDERS[0], ORDERS[1])),
             "nothing changed since, but the queue was not held",
@@ -153,7 +162,7 @@ def test_queues_move_as_consumers_come_and_go(caplog: pytest.LogCaptureFixture) 
         assert asyncio.run(rebalance.run())
         assert owner.taken[1:] == [dict.fromkeys(ORDERS[4:], False)]  # "you" is gone: no hurry
     assert owner.changes == [("orders", 8, 8), ("orders", 8, 4), ("orders", 8, 8)]
-    assert "gives up broker-a/4-7 (joined: you)" in caplog.text
+    assert "gives up broker-a/4-7 to you (joined: you)" in caplog.text
     assert "takes broker-a/4-7 from you (left: you)" in caplog.text
 
 
@@ -168,6 +177,18 @@ def test_a_queue_that_a_running_consumer_gives_up_is_announced(
     assert owner.taken == [dict.fromkeys(ORDERS[3:6], True)]
     assert "takes broker-a/3 from him (first share)" in caplog.text
     assert "takes broker-a/4-5 from you (first share)" in caplog.text
+
+
+def test_a_queue_that_somebody_may_have_had_in_between_is_waited_for() -> None:
+    cluster, owner, rebalance = rebalancing()
+    cluster.ids = ["him", "me", "you"]
+    asyncio.run(rebalance.run())
+    cluster.ids = ["me", "she"]  # who may have come before "him" left, and had 0-2 for a moment
+    asyncio.run(rebalance.run())
+    assert owner.taken[1] == dict.fromkeys(ORDERS[:3], True)
+    cluster.ids = ["me"]
+    asyncio.run(rebalance.run())
+    assert owner.taken[2] == dict.fromkeys(ORDERS[4:], False)
 
 
 def test_nothing_is_touched_while_brokers_or_name_servers_do_not_answer(
@@ -204,12 +225,18 @@ def test_queues_that_could_not_be_taken_are_tried_again_soon() -> None:
     assert owner.taken[1] == {ORDERS[2]: False}
 
 
-def test_queues_of_topics_not_subscribed_any_more_are_given_up() -> None:
-    _, owner, rebalance = rebalancing()
+def test_queues_of_topics_not_subscribed_any_more_are_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster, owner, rebalance = rebalancing(Owner(["orders", RETRIES.topic]))
+    cluster.topics[RETRIES.topic] = [RETRIES]
     asyncio.run(rebalance.run())
     owner.topics = []
-    assert asyncio.run(rebalance.run())
-    assert owner.lost == [set(ORDERS)]
+    with caplog.at_level(logging.INFO, "orbitmq.client.rebalance"):
+        assert asyncio.run(rebalance.run())
+    assert owner.lost == [{*ORDERS, RETRIES}]
+    assert "topic orders: gives up broker-a/0-7 (unsubscribed)" in caplog.text
+    assert f"topic {RETRIES.topic}: gives up broker-a/0 (unsubscribed)" in caplog.text
 
 
 def test_queues_that_left_the_topic_are_given_up_and_an_unreadable_topic_too() -> None:
@@ -254,6 +281,72 @@ def test_a_queue_nobody_pulled_for_two_minutes_is_taken_anew(
     assert "please report" in caplog.text
 
 
+def test_a_topic_whose_route_vanishes_keeps_its_queues_until_the_route_says_otherwise() -> None:
+    cluster, owner, rebalance = rebalancing()
+    asyncio.run(rebalance.run())
+    orders = cluster.topics.pop("orders")
+    assert not asyncio.run(rebalance.run())
+    assert owner.held.keys() == set(ORDERS)
+    cluster.topics["orders"] = orders[:2]  # made anew, with fewer queues
+    assert asyncio.run(rebalance.run())
+    assert owner.held.keys() == set(ORDERS[:2])
+
+
+def test_a_broker_that_names_no_consumer_at_all_changes_nothing() -> None:
+    cluster, owner, rebalance = rebalancing()
+    asyncio.run(rebalance.run())
+    cluster.ids = []
+    assert not asyncio.run(rebalance.run())
+    assert owner.held.keys() == set(ORDERS)
+    assert cluster.heartbeats == 1
+
+
+def test_configured_queues_are_taken_at_the_turn_of_their_topic() -> None:
+    retries = MessageQueue("%RETRY%readers", "broker-a", 0)
+    strategy = AllocateByConfig([ORDERS[5], ORDERS[1], ORDERS[5], MessageQueue("alien", "b", 0)])
+    cluster, owner, rebalance = rebalancing(Owner(["orders", retries.topic]), strategy)
+    cluster.topics[retries.topic] = [retries]
+    cluster.ids = ["me", "you"]
+    assert asyncio.run(rebalance.run())
+    assert asyncio.run(rebalance.run())
+    # Who else has them in their configuration cannot be known.
+    assert owner.taken == [{ORDERS[5]: False, ORDERS[1]: False}]
+    assert owner.changes == [("orders", 8, 2)]
+
+
+def test_a_queue_that_could_not_be_had_keeps_its_reason_and_tells_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster, owner, rebalance = rebalancing()
+    cluster.ids = ["me", "you"]
+    asyncio.run(rebalance.run())
+    cluster.ids = ["me"]
+    owner.refuse = set(ORDERS[4:])  # still locked for "you"
+    with caplog.at_level(logging.INFO, "orbitmq.client.rebalance"):
+        assert not asyncio.run(rebalance.run())
+        assert not asyncio.run(rebalance.run())
+        assert len(owner.changes) == 1  # the first share
+        assert caplog.text.count("broker-a/4-7 cannot be had yet (left: you)") == 1
+        assert "takes" not in caplog.text
+        owner.refuse = set()
+        assert asyncio.run(rebalance.run())
+    assert "takes broker-a/4-7 from you (left: you)" in caplog.text
+    assert owner.changes[1:] == [("orders", 8, 8)]
+
+
+def test_a_topic_subscribed_again_starts_anew(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, owner, rebalance = rebalancing()
+    asyncio.run(rebalance.run())
+    owner.topics = []
+    asyncio.run(rebalance.run())
+    owner.topics = ["orders"]
+    cluster.ids = ["him", "me"]
+    with caplog.at_level(logging.INFO, "orbitmq.client.rebalance"):
+        asyncio.run(rebalance.run())
+    assert "takes broker-a/4-7 from him (first share)" in caplog.text
+    assert owner.taken[1] == dict.fromkeys(ORDERS[4:], True)
+
+
 def test_one_run_at_a_time() -> None:
     cluster, owner, rebalance = rebalancing()
     running = 0
@@ -277,14 +370,14 @@ def test_one_run_at_a_time() -> None:
     assert len(owner.taken) == 1
 
 
-def test_former_owners_are_not_worked_out_where_that_costs_too_much() -> None:
-    cluster, owner, rebalance = rebalancing()
-    cluster.topics["orders"] = [MessageQueue("orders", "b", number) for number in range(2000)]
-    cluster.ids = ["me", *(f"other-{number}" for number in range(999))]
+def test_the_owners_of_many_queues_are_told_at_once() -> None:
+    cluster, owner, rebalance = rebalancing(strategy=AllocateByConsistentHash())
+    cluster.topics["orders"] = [MessageQueue("orders", "b", number) for number in range(20_000)]
+    cluster.ids = ["me", *(f"other-{number}" for number in range(1_999))]
     asyncio.run(rebalance.run())
     (taken,) = owner.taken
-    assert len(taken) == 2
-    assert not any(taken.values())
+    assert taken
+    assert all(taken.values())
 
 
 def test_a_strategy_that_fails_for_others_still_serves_us() -> None:
@@ -297,10 +390,36 @@ def test_a_strategy_that_fails_for_others_still_serves_us() -> None:
             client_ids: Sequence[str],
         ) -> list[MessageQueue]:
             if client_id != "me":
-                raise OrbitMQError("unknown room")
+                raise KeyError("unknown room")
             return super().__call__(group, client_id, queues, client_ids)
 
     cluster, owner, rebalance = rebalancing(strategy=cast("AllocateStrategy", OnlyForMe()))
     cluster.ids = ["me", "you"]
     assert asyncio.run(rebalance.run())
     assert len(owner.held) == 4
+
+
+def test_a_strategy_that_raises_leaves_the_queues_and_the_other_topics_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class NotOrders(AllocateAveragely):
+        def __call__(
+            self,
+            group: str,
+            client_id: str,
+            queues: Sequence[MessageQueue],
+            client_ids: Sequence[str],
+        ) -> list[MessageQueue]:
+            if queues[0].topic == "orders" and len(client_ids) > 1:
+                raise KeyError("unknown room")
+            return super().__call__(group, client_id, queues, client_ids)
+
+    cluster, owner, rebalance = rebalancing(Owner(["orders", RETRIES.topic]), NotOrders())
+    cluster.topics[RETRIES.topic] = [RETRIES]
+    assert asyncio.run(rebalance.run())
+    cluster.ids = ["him", "me"]
+    assert not asyncio.run(rebalance.run())
+    assert not asyncio.run(rebalance.run())
+    assert owner.held.keys() == set(ORDERS)  # "him" has the one queue for retries
+    assert caplog.text.count("in __call__") == 1  # the traceback
+    assert "its queues stay as they are: KeyError('unknown room')" in caplog.text

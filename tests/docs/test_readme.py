@@ -138,7 +138,10 @@ def test_no_snippet_is_left_untested() -> None:
 
 def test_the_documents_it_names_exist() -> None:
     text = (ROOT / README).read_text()
-    for page in ("architecture", "clients", "broker", "spark", "benchmarks"):
+    for page in (
+        *("architecture", "consumers", "settings", "from-java", "from-kafka", "clients"),
+        *("broker", "spark", "benchmarks"),
+    ):
         name = f"docs/{page}.md"
         assert f"({name})" in text
         assert (ROOT / name).is_file()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -20,6 +20,12 @@ class Service(Protocol):
         """End."""
         ...
 
+    def update_name_server_address(
+        self, addresses: str | Sequence[str]
+    ) -> Coroutine[Any, Any, None]:
+        """Ask other name servers."""
+        ...
+
 
 class Face:
     """Start, shutdown and ``with``, the same for all clients."""
@@ -34,6 +40,14 @@ class Face:
     def shutdown(self) -> None:
         """Finish what is under way, and leave the brokers. Does nothing the second time."""
         loop_thread().run(self._service.shutdown())
+
+    def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
+        """Ask these name servers from now on: ``host:port``, several as a list or joined by ``;``.
+
+        Also for the other clients with the same client id. Raises ClientStateError unless running,
+        ConfigError for what is no address. (MQClientAPIImpl.updateNameServerAddressList)
+        """
+        loop_thread().run(self._service.update_name_server_address(addresses))
 
     def __enter__(self) -> Self:
         self.start()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Final, Self, Unpack
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
-from orbitmq.client.consumer import QueueListener
 from orbitmq.client.consumer_config import LitePullSettings
+from orbitmq.client.flow_control import FlowControlTimes
+from orbitmq.client.group_consumer import QueueListener
+from orbitmq.client.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.client.lite_pull_consumer import Commits, LitePullCore, poll_seconds
 from orbitmq.client.loop import loop_thread
 from orbitmq.client.offsets import OffsetStore
+from orbitmq.client.topic_watch import TopicMessageQueueChangeListener
 from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
@@ -68,26 +71,68 @@ class LitePullConsumer(Face):
     ) -> None:
         loop_thread().run(self._core.shutdown(done=error is None))
 
-    def subscribe(self, topic: str, expression: Expression = "*") -> None:
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not shut down."""
+        return self._core.lifecycle.running
+
+    def subscribe(
+        self,
+        topic: str,
+        expression: Expression = "*",
+        queue_listener: QueueListener | None = None,
+    ) -> None:
         """Share the queues of ``topic`` with the other consumers of the group.
 
-        ``expression`` chooses messages by tag: ``*`` for all, or tags as in ``UA || AA``. May be
-        called before or after the start; queues come a moment later, see :meth:`assignment`.
-        Raises ClientStateError when queues were assigned.
+        ``expression`` chooses messages by tag, ``*`` for all or tags as in ``UA || AA``, or is a
+        MessageSelector. ``queue_listener(topic, all_queues, mine)`` hears when the topic's queues,
+        or those of this consumer, have changed. May be called before or after the start; queues
+        come a moment later, see :meth:`assignment`. Raises ClientStateError when queues were
+        assigned.
         """
-        self._core.subscribe(topic, expression)
+        self._core.subscribe(topic, expression, queue_listener)
 
     def unsubscribe(self, topic: str) -> None:
-        """Share the queues of ``topic`` no more."""
+        """Share the queues of ``topic`` no more; what is cached of them is not polled."""
         self._core.unsubscribe(topic)
 
-    def assign(self, queues: Collection[MessageQueue], expression: Expression = "*") -> None:
+    def assign(self, queues: Collection[MessageQueue], expression: Expression = None) -> None:
         """Take exactly ``queues`` from now on, whatever other consumers take.
 
-        ``expression`` as in :meth:`subscribe`. Raises ClientStateError when a topic was
-        subscribed to.
+        ``expression`` as in :meth:`subscribe`; None for what :meth:`set_sub_expression_for_assign`
+        said, or every message. Raises ClientStateError when a topic was subscribed to.
         """
         self._core.assign(queues, expression)
+
+    def set_sub_expression_for_assign(self, topic: str, expression: Expression) -> None:
+        """Choose the messages of ``topic`` for :meth:`assign`; only before the start."""
+        self._core.set_sub_expression_for_assign(topic, expression)
+
+    def build_subscriptions_for_heartbeat(self, expressions: Mapping[str, Expression]) -> None:
+        """Tell the brokers that the group subscribes to these topics, without taking queues.
+
+        So that operators see what a consumer of assigned queues reads. Replaces what was said
+        before.
+        """
+        self._core.build_subscriptions_for_heartbeat(expressions)
+
+    def register_topic_message_queue_change_listener(
+        self, topic: str, listener: TopicMessageQueueChangeListener
+    ) -> None:
+        """Have ``listener(topic, queues)`` called when the readable queues of ``topic`` change.
+
+        They are looked at every ``topic_metadata_check_interval_ms``. A topic has one listener,
+        which runs on the callback thread.
+        """
+        self._core.register_topic_message_queue_change_listener(topic, listener)
+
+    def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
+        """Have ``hook`` called with what each poll gives, before and after at once."""
+        self._core.consume_hooks.register(hook)
+
+    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
+        """Have ``hook`` take out of what each pull brings what is not wanted."""
+        self._core.filter_hooks.register(hook)
 
     def assignment(self) -> set[MessageQueue]:
         """The queues this consumer has now."""
@@ -136,12 +181,14 @@ class LitePullConsumer(Face):
             finally:
                 self._core.assignment.give_up(wake)
 
-    def commit(self, what: Commits = None) -> None:
+    def commit(self, what: Commits = None, *, persist: bool = False) -> None:
         """Make what was polled, of all queues or of those given, the offsets of the group.
 
-        Or exactly the offsets given, as a dict by queue. The brokers have them within 5 s.
+        Or exactly the offsets given, as a dict by queue; queues this consumer does not have are
+        left out. The brokers have them within 5 s; with ``persist`` they are sent at once, and a
+        failure is logged and tried again.
         """
-        self._core.commit(what)
+        self._core.commit(what, persist=persist)
 
     def commit_sync(self, what: Commits = None) -> None:
         """As :meth:`commit`, but the brokers have the offsets when this returns.
@@ -188,3 +235,11 @@ class LitePullConsumer(Face):
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull ``queues`` again."""
         self._core.resume(queues)
+
+    def paused(self) -> set[MessageQueue]:
+        """The queues that are paused."""
+        return self._core.paused()
+
+    def flow_control_times(self) -> FlowControlTimes:
+        """How often pulls waited because too much was cached."""
+        return self._core.flow_control_times()

@@ -8,9 +8,9 @@ from typing import Unpack, overload
 from orbitmq.blocking.face import Face
 from orbitmq.client.config import ProducerSettings
 from orbitmq.client.loop import loop_thread
+from orbitmq.client.outcomes import CallbackSink
 from orbitmq.client.producer import (
     BlockingSends,
-    CallbackSink,
     Messages,
     ProducerCore,
     SendCallback,

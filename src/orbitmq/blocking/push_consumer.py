@@ -8,13 +8,18 @@ from typing import Unpack
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
-from orbitmq.client.consumer import QueueListener
 from orbitmq.client.consumer_config import PushSettings
+from orbitmq.client.flow_control import FlowControlTimes
+from orbitmq.client.group_consumer import QueueListener
+from orbitmq.client.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.client.listeners import ListenerFunction
 from orbitmq.client.loop import loop_thread
 from orbitmq.client.offsets import OffsetStore
 from orbitmq.client.push_consumer import FunctionT, PushCore
 from orbitmq.filters.subscription import Expression
+from orbitmq.message import MessageQueue
+from orbitmq.wire.message_view import MessageView
+from orbitmq.wire.running_info import ConsumerRunningInfo, ConsumeStatusInfo
 
 
 class PushConsumer(Face):
@@ -83,6 +88,11 @@ class PushConsumer(Face):
         """Consume messages of ``topic`` no more."""
         self._core.remove_subscription(topic)
 
+    @property
+    def suspended(self) -> bool:
+        """Whether it is suspended (Java's ``isPause``)."""
+        return self._core.suspended
+
     def suspend(self) -> None:
         """Pull no more until :meth:`resume`; what is cached is still consumed."""
         self._core.suspend()
@@ -90,6 +100,78 @@ class PushConsumer(Face):
     def resume(self) -> None:
         """Pull again."""
         self._core.resume()
+
+    def update_core_pool_size(self, size: int) -> None:
+        """Run ``size`` listeners at once from now on, 1 to 1024, in place of ``consume_threads``.
+
+        Those at work end in peace. ConfigError for another number.
+        """
+        self._core.update_core_pool_size(size)
+
+    def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
+        """Have ``hook`` called before and after each call of a listener."""
+        self._core.consume_hooks.register(hook)
+
+    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
+        """Have ``hook`` take out of what each pull brings what is not wanted."""
+        self._core.filter_hooks.register(hook)
+
+    # Queues and messages. All raise NetworkError or BrokerError when no broker answers as hoped,
+    # and ClientStateError unless the consumer runs.
+
+    def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of ``topic``; TopicNotFoundError where there is no such topic."""
+        return loop_thread().run(self._core.fetch_subscribe_message_queues(topic))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message of ``queue`` still kept."""
+        return loop_thread().run(self._core.min_offset(queue))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset the next message of ``queue`` gets."""
+        return loop_thread().run(self._core.max_offset(queue))
+
+    def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at that time (ms since the epoch) or later."""
+        return loop_thread().run(self._core.search_offset(queue, timestamp_ms))
+
+    def send_message_back(
+        self, message: MessageView, delay_level: int = 0, broker_name: str | None = None
+    ) -> None:
+        """Have ``message`` stored in the retry topic of the group, to be consumed later.
+
+        ``delay_level``: 1 to 18 as the broker's levels, 0 as the broker sees fit, -1 to the
+        dead-letter queue; there it also goes after ``max_reconsume_times``. ``broker_name`` is
+        the broker that has the message (that it was pulled from).
+        """
+        loop_thread().run(self._core.send_message_back(message, delay_level, broker_name))
+
+    def reset_offset_by_timestamp(self, timestamp_ms: int) -> None:
+        """Go on, in all queues it has now, at what was stored at that time (ms) or later.
+
+        What listeners are at work on may end; it moves no offset any more.
+        """
+        loop_thread().run(self._core.reset_offset_by_timestamp(timestamp_ms))
+
+    # How it runs
+
+    def consume_status(self, topic: str) -> ConsumeStatusInfo:
+        """How fast ``topic`` is consumed: rates and mean times of the last minute.
+
+        Messages that failed are counted over the last hour.
+        """
+        return self._core.consume_status(topic)
+
+    def flow_control_times(self) -> FlowControlTimes:
+        """How often pulls waited because too much was cached, since the consumer was made."""
+        return self._core.flow_control_times()
+
+    def running_info(self, *, jstack: bool = False) -> ConsumerRunningInfo:
+        """All that operators are told of the consumer; ``jstack`` adds the stacks of all threads.
+
+        ClientStateError unless it runs.
+        """
+        return loop_thread().run(self._core.running_info(jstack=jstack))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the consumer is shut down; Ctrl-C interrupts. False after ``timeout`` s."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.async_face import AsyncFace
-from orbitmq.client.consumer import QueueListener
 from orbitmq.client.consumer_config import LitePullSettings
+from orbitmq.client.flow_control import FlowControlTimes
+from orbitmq.client.group_consumer import QueueListener
+from orbitmq.client.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.client.lite_pull_consumer import Commits, LitePullCore, poll_seconds
 from orbitmq.client.loop import loop_thread
 from orbitmq.client.offsets import OffsetStore
+from orbitmq.client.topic_watch import TopicMessageQueueChangeListener
 from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
@@ -55,17 +58,49 @@ class AsyncLitePullConsumer(AsyncFace):
     ) -> None:
         await loop_thread().run_async(self._core.shutdown(done=error is None))
 
-    def subscribe(self, topic: str, expression: Expression = "*") -> None:
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not shut down."""
+        return self._core.lifecycle.running
+
+    def subscribe(
+        self,
+        topic: str,
+        expression: Expression = "*",
+        queue_listener: QueueListener | None = None,
+    ) -> None:
         """Share the queues of ``topic`` with the group; see LitePullConsumer.subscribe."""
-        self._core.subscribe(topic, expression)
+        self._core.subscribe(topic, expression, queue_listener)
 
     def unsubscribe(self, topic: str) -> None:
         """Share them no more."""
         self._core.unsubscribe(topic)
 
-    def assign(self, queues: Collection[MessageQueue], expression: Expression = "*") -> None:
+    def assign(self, queues: Collection[MessageQueue], expression: Expression = None) -> None:
         """Take exactly these queues; see LitePullConsumer.assign."""
         self._core.assign(queues, expression)
+
+    def set_sub_expression_for_assign(self, topic: str, expression: Expression) -> None:
+        """Choose the messages of ``topic`` for :meth:`assign`; only before the start."""
+        self._core.set_sub_expression_for_assign(topic, expression)
+
+    def build_subscriptions_for_heartbeat(self, expressions: Mapping[str, Expression]) -> None:
+        """Tell the brokers of these; see LitePullConsumer.build_subscriptions_for_heartbeat."""
+        self._core.build_subscriptions_for_heartbeat(expressions)
+
+    def register_topic_message_queue_change_listener(
+        self, topic: str, listener: TopicMessageQueueChangeListener
+    ) -> None:
+        """Have ``listener(topic, queues)`` called, on the callback thread, when they change."""
+        self._core.register_topic_message_queue_change_listener(topic, listener)
+
+    def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
+        """Have ``hook`` called with what each poll gives, before and after at once."""
+        self._core.consume_hooks.register(hook)
+
+    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
+        """Have ``hook`` take out of what each pull brings what is not wanted."""
+        self._core.filter_hooks.register(hook)
 
     def assignment(self) -> set[MessageQueue]:
         """The queues held now."""
@@ -114,9 +149,9 @@ class AsyncLitePullConsumer(AsyncFace):
             finally:
                 self._core.assignment.give_up(wake)
 
-    def commit(self, what: Commits = None) -> None:
-        """Commit, to be saved within 5 s; see LitePullConsumer.commit."""
-        self._core.commit(what)
+    def commit(self, what: Commits = None, *, persist: bool = False) -> None:
+        """Commit, to be saved within 5 s, or now; see LitePullConsumer.commit."""
+        self._core.commit(what, persist=persist)
 
     async def commit_sync(self, what: Commits = None) -> None:
         """Commit, and return when the brokers have it."""
@@ -153,3 +188,11 @@ class AsyncLitePullConsumer(AsyncFace):
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull these queues again."""
         self._core.resume(queues)
+
+    def paused(self) -> set[MessageQueue]:
+        """The queues that are paused."""
+        return self._core.paused()
+
+    def flow_control_times(self) -> FlowControlTimes:
+        """How often pulls waited because too much was cached."""
+        return self._core.flow_control_times()

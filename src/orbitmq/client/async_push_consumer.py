@@ -8,13 +8,18 @@ from typing import Unpack
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.async_face import AsyncFace
-from orbitmq.client.consumer import QueueListener
 from orbitmq.client.consumer_config import PushSettings
+from orbitmq.client.flow_control import FlowControlTimes
+from orbitmq.client.group_consumer import QueueListener
+from orbitmq.client.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.client.listeners import ListenerFunction
 from orbitmq.client.loop import loop_thread
 from orbitmq.client.offsets import OffsetStore
 from orbitmq.client.push_consumer import FunctionT, PushCore
 from orbitmq.filters.subscription import Expression
+from orbitmq.message import MessageQueue
+from orbitmq.wire.message_view import MessageView
+from orbitmq.wire.running_info import ConsumerRunningInfo, ConsumeStatusInfo
 
 
 class AsyncPushConsumer(AsyncFace):
@@ -53,7 +58,7 @@ class AsyncPushConsumer(AsyncFace):
 
     async def start(self) -> None:
         """Start; ClientStateError without a listener, or started before, or its group in use."""
-        self._core.listener_loop = asyncio.get_running_loop()
+        self._core.listeners.loop = asyncio.get_running_loop()
         await super().start()
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
@@ -71,6 +76,11 @@ class AsyncPushConsumer(AsyncFace):
         """Consume messages of ``topic`` no more."""
         self._core.remove_subscription(topic)
 
+    @property
+    def suspended(self) -> bool:
+        """Whether it is suspended (Java's ``isPause``)."""
+        return self._core.suspended
+
     def suspend(self) -> None:
         """Pull no more until :meth:`resume`; what is cached is still consumed."""
         self._core.suspend()
@@ -78,3 +88,57 @@ class AsyncPushConsumer(AsyncFace):
     def resume(self) -> None:
         """Pull again."""
         self._core.resume()
+
+    def update_core_pool_size(self, size: int) -> None:
+        """Run ``size`` listeners at once from now on; see PushConsumer.update_core_pool_size."""
+        self._core.update_core_pool_size(size)
+
+    def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
+        """Have ``hook`` called before and after each call of a listener."""
+        self._core.consume_hooks.register(hook)
+
+    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
+        """Have ``hook`` take out of what each pull brings what is not wanted."""
+        self._core.filter_hooks.register(hook)
+
+    # Queues and messages; see PushConsumer for all of them.
+
+    async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of ``topic``."""
+        return await loop_thread().run_async(self._core.fetch_subscribe_message_queues(topic))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message of ``queue`` still kept."""
+        return await loop_thread().run_async(self._core.min_offset(queue))
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset the next message of ``queue`` gets."""
+        return await loop_thread().run_async(self._core.max_offset(queue))
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at that time (ms since the epoch) or later."""
+        return await loop_thread().run_async(self._core.search_offset(queue, timestamp_ms))
+
+    async def send_message_back(
+        self, message: MessageView, delay_level: int = 0, broker_name: str | None = None
+    ) -> None:
+        """Have ``message`` stored in the retry topic of the group, to be consumed later."""
+        await loop_thread().run_async(
+            self._core.send_message_back(message, delay_level, broker_name)
+        )
+
+    async def reset_offset_by_timestamp(self, timestamp_ms: int) -> None:
+        """Go on, in all queues it has now, at what was stored at that time (ms) or later."""
+        await loop_thread().run_async(self._core.reset_offset_by_timestamp(timestamp_ms))
+
+    def consume_status(self, topic: str) -> ConsumeStatusInfo:
+        """How fast ``topic`` is consumed."""
+        return self._core.consume_status(topic)
+
+    def flow_control_times(self) -> FlowControlTimes:
+        """How often pulls waited because too much was cached, since the consumer was made."""
+        return self._core.flow_control_times()
+
+    async def running_info(self, *, jstack: bool = False) -> ConsumerRunningInfo:
+        """All that operators are told of the consumer."""
+        return await loop_thread().run_async(self._core.running_info(jstack=jstack))

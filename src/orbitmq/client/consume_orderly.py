@@ -10,11 +10,14 @@ import asyncio
 import logging
 from typing import Final, NamedTuple
 
-from orbitmq.client.consume_service import ConsumeOwner
-from orbitmq.client.listeners import ConsumeOrderlyContext, ConsumeStatus, Listener, Turn
+from orbitmq.client.consume_service import ConsumeOwner, return_type
+from orbitmq.client.hooks import ConsumeMessageContext
+from orbitmq.client.listeners import ConsumeOrderlyContext, ConsumeStatus, Listener
 from orbitmq.client.process_queue import LOCK_INTERVAL_MS
 from orbitmq.client.pull import PullTask
+from orbitmq.client.runners import Turn
 from orbitmq.errors import OrbitMQError
+from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.message_view import MessageView
 
@@ -29,6 +32,7 @@ _MIN_SUSPEND_MS: Final = 10
 _MAX_SUSPEND_MS: Final = 30_000
 _NO_LIMIT: Final = 2**31 - 1
 _FIRST_LOCK_SECONDS: Final = 1.0
+_FAILED: Final = {ConsumeStatus.RECONSUME_LATER, ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT}
 
 
 class OrderlyBatch(NamedTuple):
@@ -37,6 +41,8 @@ class OrderlyBatch(NamedTuple):
     messages: list[MessageView]
     listener: Listener
     context: ConsumeOrderlyContext
+    started_ms: int
+    told: ConsumeMessageContext | None
 
 
 class ConsumeOrderly:
@@ -52,6 +58,10 @@ class ConsumeOrderly:
         """Have somebody work through the queue, where nobody does."""
         if dispatch:
             self._run(task, self._owner.listener_of(messages[0]))
+
+    def context(self, queue: MessageQueue) -> ConsumeOrderlyContext:
+        """What a listener may answer besides."""
+        return ConsumeOrderlyContext(self._owner.namespace.unwrap_queue(queue))
 
     async def keep(self) -> None:
         """Renew the locks of all queues, again and again (lockMQPeriodically)."""
@@ -94,12 +104,14 @@ class ConsumeOrderly:
             if not messages:
                 return None
             process_queue.begin()
-        return OrderlyBatch(messages, run.listener, ConsumeOrderlyContext(task.queue))
+        told = owner.consume_hooks.before(task.queue, messages) if owner.consume_hooks else None
+        return OrderlyBatch(messages, run.listener, self.context(task.queue), now_ms, told)
 
     def finished(self, run: QueueRun, batch: OrderlyBatch, status: ConsumeStatus) -> bool:
         """Do what the listener said (processConsumeResult); whether to go on with the queue."""
         context = batch.context
-        if status in (ConsumeStatus.RECONSUME_LATER, ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT):
+        self._count(run.task, batch, status)
+        if status in _FAILED:
             self._owner.thread.post(self._spawn_failed, run.task, batch)
             return False
         rolled_back = False
@@ -121,6 +133,29 @@ class ConsumeOrderly:
             delay_ms = self._suspend_ms(context)
             self._owner.thread.post(self._run_later, run.task, batch.listener, delay_ms)
         return not rolled_back
+
+    def _count(self, task: PullTask, batch: OrderlyBatch, status: ConsumeStatus) -> None:
+        """Tell hooks and statistics of a call that ended."""
+        owner = self._owner
+        now_ms = owner.clock.now_ms()
+        took_ms = now_ms - batch.started_ms
+        failed = status in _FAILED
+        if batch.told is not None:
+            told = ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT if failed else status
+            owner.consume_hooks.after(
+                batch.told,
+                told.name,
+                success=status in (ConsumeStatus.SUCCESS, ConsumeStatus.COMMIT),
+                return_type=return_type(
+                    status, batch.context, took_ms, owner.config.consume_timeout_ms
+                ),
+            )
+        # COMMIT and ROLLBACK decide about messages that were counted when they came.
+        done = not failed and (batch.context.auto_commit or status is ConsumeStatus.SUCCESS)
+        count = len(batch.messages)
+        owner.stats.consumed(
+            task.queue.topic, count if done else 0, count if failed else 0, took_ms, now_ms
+        )
 
     def _end(self, task: PullTask, offset: int) -> bool:
         """With the queue's lock: move the offset and end; whether a leaving queue is idle now."""

@@ -7,20 +7,30 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from orbitmq.client.consume_stats import ConsumeStats
 from orbitmq.client.consumer_config import PushConfig
+from orbitmq.client.hooks import ConsumeHooks, ConsumeReturnType
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.listeners import Listener, Runner
+from orbitmq.client.listeners import ConsumeContext, ConsumeStatus, Listener
 from orbitmq.client.loop import LoopThread
+from orbitmq.client.namespace import Namespace
 from orbitmq.client.offsets import OffsetStore
 from orbitmq.client.pull import PullTask
 from orbitmq.client.retries import SendBack
+from orbitmq.client.runners import Runner
 from orbitmq.clock import Clock
+from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.message_view import MessageView
 
 
 class ConsumeOwner(Protocol):
     """What consuming asks of its consumer."""
+
+    @property
+    def group(self) -> str:
+        """Its group."""
+        ...
 
     @property
     def config(self) -> PushConfig:
@@ -55,6 +65,21 @@ class ConsumeOwner(Protocol):
     @property
     def send_back(self) -> SendBack:
         """What gives failed messages back."""
+        ...
+
+    @property
+    def namespace(self) -> Namespace:
+        """What its names are in."""
+        ...
+
+    @property
+    def consume_hooks(self) -> ConsumeHooks:
+        """What is called around listeners."""
+        ...
+
+    @property
+    def stats(self) -> ConsumeStats:
+        """What is counted."""
         ...
 
     def listener_of(self, message: MessageView) -> Listener:
@@ -92,6 +117,23 @@ class ConsumeService(Protocol):
         """
         ...
 
+    def context(self, queue: MessageQueue) -> ConsumeContext:
+        """A context for a listener of this kind."""
+        ...
+
     async def keep(self) -> None:
         """What is to be done all the time, until it is cancelled."""
         ...
+
+
+def return_type(
+    status: ConsumeStatus, context: ConsumeContext, took_ms: int, timeout_ms: int
+) -> ConsumeReturnType:
+    """How a listener ended that answered ``status`` after ``took_ms``."""
+    if context.raised is not None:
+        return ConsumeReturnType.EXCEPTION
+    if took_ms >= timeout_ms:
+        return ConsumeReturnType.TIME_OUT
+    if status in (ConsumeStatus.RECONSUME_LATER, ConsumeStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT):
+        return ConsumeReturnType.FAILED
+    return ConsumeReturnType.SUCCESS

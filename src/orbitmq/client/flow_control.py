@@ -16,9 +16,6 @@ from orbitmq.message import MessageQueue
 
 log = logging.getLogger("orbitmq.client.pull")
 
-FLOW_CONTROL_DELAY_MS: Final = 50
-"""How long a pull held back waits, unless consumption makes room sooner."""
-
 _MIB: Final = 1024 * 1024
 _LOG_EVERY: Final = 1000
 
@@ -29,6 +26,14 @@ class FlowLimits(NamedTuple):
     messages: int
     mib: int
     span: int | None
+
+
+class FlowControlTimes(NamedTuple):
+    """How often pulls waited because too much was cached: of all queues, of one, by its span."""
+
+    of_all: int
+    of_queue: int
+    of_span: int
 
 
 class FlowControl:

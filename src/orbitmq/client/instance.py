@@ -16,30 +16,30 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from orbitmq import codes
+from orbitmq.client.address_server import AddressServer
 from orbitmq.client.config import ClientConfig
 from orbitmq.client.members import Members, RegisteredConsumer, RegisteredProducer
-from orbitmq.client.name_servers import NameServers
-from orbitmq.client.routes import RouteTable, describe_route, subscribe_queues
+from orbitmq.client.remoting import RemotingClient
+from orbitmq.client.routes import describe_route, subscribe_queues
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
     BrokerError,
     ClientStateError,
+    ConfigError,
     ConnectError,
     NetworkError,
     OrbitMQError,
     TopicNotFoundError,
-    for_code,
 )
 from orbitmq.message import MessageQueue
 from orbitmq.net.connection import Connection, describe_code
-from orbitmq.net.pool import ConnectionPool
 from orbitmq.wire.bodies import (
     MASTER_ID,
     GetConsumerListByGroupResponseBody,
     TopicRouteData,
 )
-from orbitmq.wire.command import Header, RemotingCommand, encode_response
+from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import (
     ConsumerGroupRequestHeader,
     GetRouteInfoRequestHeader,
@@ -56,20 +56,17 @@ _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ClientInstanc
 )
 
 
-class ClientInstance:
+class ClientInstance(RemotingClient):
     """One client as brokers see it. Use :meth:`obtain` and :meth:`release`."""
 
     def __init__(self, client_id: str, config: ClientConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.client_id = client_id
-        self.config = config
-        self.clock = clock
-        self.routes = RouteTable()
-        self.pool = ConnectionPool(
-            self._on_request,
-            connect_timeout_ms=config.connect_timeout_ms,
+        super().__init__(
+            config,
+            clock,
+            on_request=self._on_request,
             on_connected=self._on_connected,
         )
-        self.name_servers = NameServers(config.name_servers, self.pool, clock)
         self._members = Members(client_id)
         self._handlers: dict[int, Callable[[RemotingCommand, Connection], None]] = {
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._consumer_ids_changed,
@@ -88,7 +85,8 @@ class ClientInstance:
     ) -> ClientInstance:
         """The running instance of ``client_id`` (default: made from ``config``), for one more user.
 
-        Where there is one already its own configuration counts (MQClientManager).
+        Where there is one already its own configuration counts (MQClientManager). Raises
+        ConfigError where that says otherwise who this client is, or how connections are made.
         """
         client_id = client_id or config.new_client_id()
         instances = _instances.setdefault(asyncio.get_running_loop(), {})
@@ -96,6 +94,8 @@ class ClientInstance:
         if instance is None:
             instance = instances[client_id] = cls(client_id, config, clock)
             instance._start()
+        else:
+            instance._check_shared_by(config)
         instance._users += 1
         return instance
 
@@ -114,8 +114,31 @@ class ClientInstance:
         await self.pool.close()
         log.info("client %s stopped", self.client_id)
 
+    def _check_shared_by(self, config: ClientConfig) -> None:
+        """Java's MQClientManager does not look: the second client goes by the first one's name."""
+        mine = self.config
+        for what, ours, theirs in (
+            ("credentials", mine.credentials, config.credentials),
+            ("TLS settings", mine.tls, config.tls),
+        ):
+            if ours != theirs:
+                raise ConfigError(
+                    "instance_name",
+                    config.instance_name,
+                    f"another client of this process has it with other {what}, and both would "
+                    "share one connection: give each its own",
+                )
+
     def _start(self) -> None:
         config = self.config
+        url = config.name_servers_url
+        if url is not None:
+            self.spawn(AddressServer(url, self.name_servers).run())
+        if config.tls is not None and not config.tls.verifies:
+            log.warning(
+                "client %s does not verify its servers' certificates: give tls_ca_file",
+                self.client_id,
+            )
         self.spawn(self._hold_connections())
         self.spawn(self._keep_routes())
         self.spawn(self._every(_FIRST_HEARTBEAT_MS, config.heartbeat_interval_ms, self._beat))
@@ -127,7 +150,11 @@ class ClientInstance:
             )
         )
         self.spawn(self._keep_balanced())
-        log.info("client %s started, name servers %s", self.client_id, self.name_servers.addresses)
+        log.info(
+            "client %s started, name servers %s",
+            self.client_id,
+            self.name_servers.addresses or f"asked for at {url}",
+        )
 
     async def _hold_connections(self) -> None:
         """Close them even where the process ends without a release."""
@@ -186,57 +213,6 @@ class ClientInstance:
         """Have ``handler`` get the brokers' requests with ``code``; it answers them itself."""
         self._handlers[code] = handler
 
-    # Requests
-
-    async def invoke(
-        self,
-        address: str,
-        code: int,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
-        timeout_ms: int | None = None,
-    ) -> RemotingCommand:
-        """The answer of the server at ``address``, whatever its code.
-
-        ``timeout_ms`` (default ``api_timeout_ms``) includes connecting. Raises NetworkError.
-        """
-        connection = self.pool.idle(address)
-        left_ms = self.config.api_timeout_ms if timeout_ms is None else timeout_ms
-        if connection is None:
-            begin = self.clock.monotonic()
-            connection = await self.pool.connect(address, timeout_ms=left_ms)
-            left_ms = max(1, left_ms - int((self.clock.monotonic() - begin) * 1000))
-        return await connection.call(code, header, body, timeout_ms=left_ms)
-
-    async def request(
-        self,
-        address: str,
-        code: int,
-        header: Header | None = None,
-        body: bytes = b"",
-        *,
-        timeout_ms: int | None = None,
-    ) -> RemotingCommand:
-        """As :meth:`invoke`, raising the BrokerError of any answer but success."""
-        answer = await self.invoke(address, code, header, body, timeout_ms=timeout_ms)
-        if answer.code != codes.SUCCESS:
-            raise for_code(answer.code, answer.remark, address)
-        return answer
-
-    def oneway(
-        self, address: str, code: int, header: Header | None = None, body: bytes = b""
-    ) -> None:
-        """Send a request that gets no answer; that it could not be sent is only logged."""
-
-        def ready(connection: Connection | NetworkError) -> None:
-            if isinstance(connection, NetworkError):
-                log.warning("%s was not sent to %s: %s", describe_code(code), address, connection)
-            else:
-                connection.oneway(code, header, body)
-
-        self.pool.acquire(address, ready)
-
     # Routes and brokers
 
     async def topic_route(self, topic: str) -> TopicRouteData:
@@ -274,7 +250,7 @@ class ClientInstance:
             timeout_ms=self.config.api_timeout_ms,
         )
         if answer.code != codes.SUCCESS:
-            raise for_code(answer.code, answer.remark, self.name_servers.addresses)
+            raise self.error_of(answer, self.name_servers.addresses)
         return TopicRouteData.decode(answer.body)
 
     def adopt_route(self, topic: str, route: TopicRouteData) -> None:

@@ -26,12 +26,11 @@ class AssignedQueue:
     ``settled`` the same for all polls but the last one, whose messages the user may be working on.
     """
 
-    __slots__ = ("paused", "position", "process_queue", "queue", "settled")
+    __slots__ = ("position", "process_queue", "queue", "settled")
 
     def __init__(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         self.queue = queue
         self.process_queue = process_queue
-        self.paused = False
         self.position = -1
         self.settled = -1
 
@@ -46,12 +45,17 @@ class _Batch(NamedTuple):
 class LitePullAssignment:
     """The queues assigned to a consumer and the batches cached of them, safe for all threads.
 
-    No I/O and no clock: times are arguments, and a waiter is just a function to call.
+    No I/O and no clock: times are arguments, and a waiter is just a function to call. What was
+    polled is to be committed every ``auto_commit_interval_ms``, None for never.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, auto_commit_interval_ms: int | None = None) -> None:
         self._lock = threading.Lock()
         self._queues: dict[MessageQueue, AssignedQueue] = {}
+        self._announced: frozenset[MessageQueue] = frozenset()
+        self._paused: set[MessageQueue] = set()
+        self._auto_commit_interval_ms = auto_commit_interval_ms
+        self._next_commit_ms = -1
         self._batches: deque[_Batch] = deque()
         self._taken = 0  # messages of the first batch that were taken one by one
         self._cached = 0
@@ -67,6 +71,17 @@ class LitePullAssignment:
         """The queues assigned now."""
         with self._lock:
             return set(self._queues)
+
+    @property
+    def announced(self) -> frozenset[MessageQueue]:
+        """The queues the user assigned last, held already or soon."""
+        return self._announced
+
+    def announce(self, queues: frozenset[MessageQueue]) -> None:
+        """These are the queues that will be assigned from now on; they may be paused already."""
+        with self._lock:
+            self._announced = queues
+            self._paused &= queues
 
     def get(self, queue: MessageQueue) -> AssignedQueue | None:
         """The state of ``queue`` where it is assigned."""
@@ -87,15 +102,30 @@ class LitePullAssignment:
                 with assigned.process_queue.lock:
                     assigned.process_queue.drop()
                 self._forget_batches(assigned)
+            if queue not in self._announced:
+                self._paused.discard(queue)
         return assigned
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull these queues no more; what is cached of them is still polled."""
-        self._set_paused(queues, paused=True)
+        """Pull these queues no more, of those assigned; what is cached of them is still polled."""
+        with self._lock:
+            self._paused.update(
+                queue for queue in queues if queue in self._queues or queue in self._announced
+            )
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull these queues again."""
-        self._set_paused(queues, paused=False)
+        with self._lock:
+            self._paused.difference_update(queues)
+
+    def is_paused(self, queue: MessageQueue) -> bool:
+        """Whether ``queue`` is paused."""
+        return queue in self._paused
+
+    def paused(self) -> set[MessageQueue]:
+        """The queues that are paused."""
+        with self._lock:
+            return set(self._paused)
 
     def seek(self, assigned: AssignedQueue, offset: int) -> None:
         """Forget what is cached of a queue; the next message polled has ``offset`` or more."""
@@ -167,13 +197,20 @@ class LitePullAssignment:
                 self._unsettled.append(assigned)
             return assigned, message
 
-    def settle(self) -> None:
-        """The user is done with everything polled so far."""
+    def begin_poll(self, now_ms: int) -> dict[MessageQueue, int]:
+        """The user is done with everything polled so far; what of it to commit, if it is time.
+
+        Follows DefaultLitePullConsumerImpl.maybeAutoCommit.
+        """
         if self._unsettled:
             with self._lock:
                 for assigned in self._unsettled:
                     assigned.settled = assigned.position
                 self._unsettled.clear()
+        if self._auto_commit_interval_ms is None or now_ms < self._next_commit_ms:
+            return {}
+        self._next_commit_ms = now_ms + self._auto_commit_interval_ms
+        return self.settled()
 
     def positions(self, queues: Iterable[MessageQueue] | None = None) -> dict[MessageQueue, int]:
         """How far each queue, or each of ``queues``, was polled; without those never polled."""
@@ -222,12 +259,6 @@ class LitePullAssignment:
             waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
             waiter()
-
-    def _set_paused(self, queues: Iterable[MessageQueue], *, paused: bool) -> None:
-        with self._lock:
-            for queue in queues:
-                if queue in self._queues:
-                    self._queues[queue].paused = paused
 
     def _forget_batches(self, assigned: AssignedQueue) -> None:
         if self._batches and self._batches[0].assigned is assigned:

@@ -6,22 +6,25 @@ DefaultLitePullConsumer and its implementation.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from orbitmq.allocate import AllocateStrategy
-from orbitmq.client.consumer import ConsumerCore, QueueListener
+from orbitmq.client.consumer import ConsumerCore
 from orbitmq.client.consumer_config import LitePullConfig, LitePullSettings, make_consumer_config
-from orbitmq.client.flow_control import FLOW_CONTROL_DELAY_MS, FlowLimits
+from orbitmq.client.flow_control import FlowControlTimes, FlowLimits
+from orbitmq.client.group_consumer import QueueListener
 from orbitmq.client.lite_pull_assignment import AssignedQueue, LitePullAssignment
 from orbitmq.client.offsets import OffsetStore, ReadOffset
 from orbitmq.client.pull import PullSettings, PullTask
 from orbitmq.client.queue_offsets import max_offset, min_offset, offset_for_timestamp
-from orbitmq.client.retries import unwrap_retries
 from orbitmq.client.routes import subscribe_queues
+from orbitmq.client.state import ServiceState
+from orbitmq.client.topic_watch import TopicMessageQueueChangeListener, TopicWatch
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import ClientStateError, ConfigError
 from orbitmq.filters.subscription import Expression, build_subscription
@@ -32,10 +35,10 @@ from orbitmq.wire.message_view import MessageView
 
 log = logging.getLogger("orbitmq.client")
 
+_T = TypeVar("_T")
+
 Commits: TypeAlias = Mapping[MessageQueue, int] | Iterable[MessageQueue] | None
 """What to commit: these offsets, what was polled of these queues, or of all."""
-
-_PAUSED_DELAY_MS: Final = 1_000
 
 
 class _Mode(Enum):
@@ -80,13 +83,20 @@ class LitePullCore(ConsumerCore):
             queue_listener=queue_listener,
             clock=clock,
         )
-        self.assignment = LitePullAssignment()
+        self.assignment = LitePullAssignment(
+            config.auto_commit_interval_ms if config.auto_commit else None
+        )
         self.held_back_by_all = 0
         self._mode = _Mode.NONE
         self._mode_lock = threading.Lock()
-        self._assigned: frozenset[MessageQueue] = frozenset()
+        self._expressions_for_assign: dict[str, Expression] = {}
         self._assigned_filters: dict[str, SubscriptionData] = {}
-        self._next_commit_ms = -1
+        self._for_heartbeat: dict[str, SubscriptionData] = {}
+        self._topic_listeners: dict[str, QueueListener] = {}
+        self._watch = TopicWatch(
+            self._fetch_queues, self._tell_of_topic, config.topic_metadata_check_interval_ms / 1000
+        )
+        self._watching: asyncio.Task[None] | None = None
         self._done = False
 
     # Life
@@ -94,6 +104,7 @@ class LitePullCore(ConsumerCore):
     async def start(self) -> None:
         """As every consumer; what was assigned before is pulled from now on."""
         await super().start()
+        self._watching = asyncio.create_task(self._watch.run())
         self._apply_assignment()
 
     async def shutdown(self, *, done: bool = True) -> None:
@@ -102,36 +113,105 @@ class LitePullCore(ConsumerCore):
         Unless ``done`` the user failed on the messages polled last, which are left out.
         """
         self._done = done
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None
         await super().shutdown()
         self.assignment.wake_all()
 
     # Which queues
 
-    def subscribe(self, topic: str, expression: Expression) -> None:
-        """Share the queues of ``topic`` with the group."""
+    def subscribe(
+        self, topic: str, expression: Expression, queue_listener: QueueListener | None = None
+    ) -> None:
+        """Share the queues of ``topic`` with the group; ``queue_listener`` hears of its queues."""
         self._enter(_Mode.SUBSCRIBE)
+        self._listen(topic, queue_listener)
         self.add_subscription(topic, expression)
 
     def unsubscribe(self, topic: str) -> None:
         """Share them no more."""
+        self._listen(topic, None)
         self.remove_subscription(topic)
 
     def assign(self, queues: Collection[MessageQueue], expression: Expression) -> None:
-        """Take exactly these queues."""
+        """Take exactly these queues; ``expression`` None as set_sub_expression_for_assign said."""
         if not queues:
             raise ConfigError("queues", queues, "one queue at least")
         self._enter(_Mode.ASSIGN)
-        topics = {queue.topic for queue in queues}
-        for topic in topics:
+        assigned = frozenset(self.namespace.wrap_queues(queues))
+        filters = {}
+        for topic in {queue.topic for queue in assigned}:
             check_topic(topic)
-        self._assigned_filters = {topic: build_subscription(topic, expression) for topic in topics}
-        self._assigned = frozenset(queues)
+            wanted = self._expressions_for_assign.get(topic) if expression is None else expression
+            filters[topic] = build_subscription(topic, wanted)
+        self._assigned_filters = filters
+        self.assignment.announce(assigned)
         if self.lifecycle.running:
             self.thread.post(self._apply_assignment)
 
+    def set_sub_expression_for_assign(self, topic: str, expression: Expression) -> None:
+        """What is wanted of ``topic`` where assign() does not say."""
+        if self.lifecycle.state is not ServiceState.CREATE_JUST:
+            raise ClientStateError(
+                "set_sub_expression_for_assign can only be called before start(), and consumer "
+                f"{self.group!r} is {self.lifecycle.state.value}"
+            )
+        if not expression:
+            raise ConfigError("expression", expression, "tags, or a selector")
+        self._enter(_Mode.ASSIGN)
+        topic = self.namespace.wrap(topic)
+        check_topic(topic)
+        build_subscription(topic, expression)
+        self._expressions_for_assign[topic] = expression
+
+    def build_subscriptions_for_heartbeat(self, expressions: Mapping[str, Expression]) -> None:
+        """What brokers are told of besides subscriptions; nothing is pulled for it."""
+        version = self.new_version()
+        subscriptions = {}
+        for user_topic, expression in expressions.items():
+            topic = self.namespace.wrap(user_topic)
+            check_topic(topic)
+            subscriptions[topic] = build_subscription(topic, expression, sub_version=version)
+        self._for_heartbeat = subscriptions
+        if self.lifecycle.running:
+            self.thread.post(self._spawn_make_known)
+
+    def register_topic_message_queue_change_listener(
+        self, topic: str, listener: TopicMessageQueueChangeListener
+    ) -> None:
+        """Have ``listener`` told when the queues of ``topic`` change."""
+        topic = self.namespace.wrap(topic)
+        check_topic(topic)
+        self._watch.register(topic, listener)
+        if self.lifecycle.running:
+            self.thread.post(self._spawn, self._watch.note, topic)
+
+    def _spawn(self, function: Callable[[_T], Coroutine[Any, Any, None]], argument: _T) -> None:
+        if self.lifecycle.running:
+            self.instance.spawn(function(argument))
+
+    def _tell_of_topic(
+        self, listener: TopicMessageQueueChangeListener, topic: str, queues: set[MessageQueue]
+    ) -> None:
+        names = self.namespace
+        self.thread.call_back(listener, names.unwrap(topic), set(names.unwrap_queues(queues)))
+
+    def _listen(self, topic: str, listener: QueueListener | None) -> None:
+        topic = self.namespace.wrap(topic)
+        with self._mode_lock:
+            listeners = {
+                name: known for name, known in self._topic_listeners.items() if name != topic
+            }
+            if listener is not None:
+                listeners[topic] = listener
+            self._topic_listeners = listeners
+
     def assigned_queues(self) -> set[MessageQueue]:
         """The queues held now, or assigned."""
-        return set(self._assigned) or self.assignment.queues()
+        queues = self.assignment.announced or self.assignment.queues()
+        return set(self.namespace.unwrap_queues(queues))
 
     def _enter(self, mode: _Mode) -> None:
         with self._mode_lock:
@@ -146,10 +226,11 @@ class LitePullCore(ConsumerCore):
         """Begin and give up queues as the user assigned them."""
         if self._mode is not _Mode.ASSIGN or not self.lifecycle.running:
             return
-        self._start_leaving(self.tasks.keys() - self._assigned)
-        for queue in self._assigned - self.tasks.keys():
+        assigned = self.assignment.announced
+        self._start_leaving(self.tasks.keys() - assigned)
+        for queue in assigned - self.tasks.keys():
             self.begin(queue).start()
-        for queue in self._assigned & self._leaving.keys():
+        for queue in assigned & self._leaving.keys():
             self._leaving[queue].add_done_callback(lambda _: self._apply_assignment())
 
     # Polling
@@ -163,30 +244,33 @@ class LitePullCore(ConsumerCore):
 
         What was polled before counts as consumed from now on.
         """
-        now_ms = self.clock.now_ms()
-        self._settle(now_ms)
-        taken = self.assignment.take(now_ms)
+        taken = self.assignment.take(self._begin_poll())
         if taken is None:
             return None
-        self._made_room(taken[0])
-        return taken[1]
+        assigned, messages = taken
+        self._polled(assigned, messages)
+        return messages
 
     def next_now(self) -> MessageView | None:
         """As :meth:`poll_now`, for one message."""
-        now_ms = self.clock.now_ms()
-        self._settle(now_ms)
-        taken = self.assignment.take_one(now_ms)
+        taken = self.assignment.take_one(self._begin_poll())
         if taken is None:
             return None
-        self._made_room(taken[0])
-        return taken[1]
+        assigned, message = taken
+        self._polled(assigned, [message])
+        return message
 
-    def _settle(self, now_ms: int) -> None:
-        self.assignment.settle()
-        if self.config.auto_commit and now_ms >= self._next_commit_ms:
-            self._next_commit_ms = now_ms + self.config.auto_commit_interval_ms
-            for queue, offset in self.assignment.settled().items():
-                self.offsets.update(queue, offset)
+    def _begin_poll(self) -> int:
+        """Commit what is to be committed by now; the time."""
+        now_ms = self.clock.now_ms()
+        for queue, offset in self.assignment.begin_poll(now_ms).items():
+            self.offsets.update(queue, offset)
+        return now_ms
+
+    def _polled(self, assigned: AssignedQueue, messages: list[MessageView]) -> None:
+        self._made_room(assigned)
+        if self.consume_hooks:
+            self.consume_hooks.polled(assigned.queue, messages)
 
     def _made_room(self, assigned: AssignedQueue) -> None:
         task = self.tasks.get(assigned.queue)
@@ -196,16 +280,35 @@ class LitePullCore(ConsumerCore):
 
     # Offsets
 
-    def commit(self, what: Commits) -> list[MessageQueue]:
-        """Make this the offsets of the group; they reach the brokers within 5 s."""
+    def commit(self, what: Commits, *, persist: bool = False) -> list[MessageQueue]:
+        """Make this the offsets of the group, of the queues held; the queues it is for.
+
+        They reach the brokers within 5 s; with ``persist`` they are sent now.
+        """
         self.check_running()
-        if isinstance(what, Mapping):
-            positions = {queue: at for queue, at in what.items() if self.assignment.get(queue)}
-        else:
-            positions = self.assignment.positions(what)
+        positions = self._positions(what)
         for queue, offset in positions.items():
             self.offsets.update(queue, offset)
-        return list(positions)
+        queues = list(positions)
+        if persist and queues:
+            self.thread.post(self._spawn, self.offsets.persist, queues)
+        return queues
+
+    def _positions(self, what: Commits) -> dict[MessageQueue, int]:
+        if what is None:
+            return self.assignment.positions()
+        if not isinstance(what, Mapping):
+            return self.assignment.positions(self.namespace.wrap_queues(what))
+        positions = {}
+        for user_queue, offset in what.items():
+            if offset < 0:
+                raise ConfigError("offset", offset, f"0 or more, for {user_queue}")
+            queue = self.namespace.wrap_queue(user_queue)
+            if self.assignment.get(queue) is not None:
+                positions[queue] = offset
+            else:
+                log.warning("group %s does not hold %s: not committed", self.group, queue)
+        return positions
 
     async def commit_sync(self, what: Commits) -> None:
         """As :meth:`commit`; the brokers have them on return."""
@@ -214,11 +317,12 @@ class LitePullCore(ConsumerCore):
     async def committed(self, queue: MessageQueue) -> int | None:
         """The offset of the group."""
         self.check_running()
-        offset = await self.offsets.read(queue, ReadOffset.MEMORY_FIRST)
+        offset = await self.offsets.read(self.namespace.wrap_queue(queue), ReadOffset.MEMORY_FIRST)
         return None if offset < 0 else offset
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on at ``offset``."""
+        queue = self.namespace.wrap_queue(queue)
         first, end = await self._ends(queue)
         if not first <= offset <= end:
             raise ConfigError("offset", offset, f"{first} to {end}, the offsets of {queue}")
@@ -226,11 +330,13 @@ class LitePullCore(ConsumerCore):
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the oldest message."""
+        queue = self.namespace.wrap_queue(queue)
         first, _ = await self._ends(queue)
         self._go_to(queue, first)
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on at the next message to come."""
+        queue = self.namespace.wrap_queue(queue)
         _, end = await self._ends(queue)
         self._go_to(queue, end)
 
@@ -238,6 +344,17 @@ class LitePullCore(ConsumerCore):
         self.check_running()
         self._held(queue)
         return await min_offset(self.instance, queue), await max_offset(self.instance, queue)
+
+    async def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Go on at these offsets, and make them the group's; what was polled before counts not.
+
+        Java's lite pull consumer goes on as if nobody had asked.
+        """
+        mine = [queue for queue in offsets if queue in self.tasks.keys() - self._leaving.keys()]
+        for queue in mine:
+            self._go_to(queue, offsets[queue])
+            self.offsets.update(queue, offsets[queue])
+        await self.offsets.persist(mine, confirmed=True)
 
     def _go_to(self, queue: MessageQueue, offset: int) -> None:
         self.assignment.seek(self._held(queue), offset)
@@ -253,30 +370,58 @@ class LitePullCore(ConsumerCore):
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Where a time lies in a queue."""
         self.check_running()
+        queue = self.namespace.wrap_queue(queue)
         return await offset_for_timestamp(self.instance, queue, timestamp_ms)
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic, asked of a name server."""
         self.check_running()
+        topic = self.namespace.wrap(topic)
         check_topic(topic)
+        return self.namespace.unwrap_queues(await self._fetch_queues(topic))
+
+    async def _fetch_queues(self, topic: str) -> list[MessageQueue]:
         return subscribe_queues(topic, await self.instance.fetch_route(topic))
 
     # Pausing
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Pull these queues no more."""
-        self.assignment.pause(queues)
+        self.assignment.pause(self.namespace.wrap_queues(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Pull them again, at once."""
-        queues = list(queues)
+        queues = self.namespace.wrap_queues(queues)
         self.assignment.resume(queues)
         for queue in queues:
             task = self.tasks.get(queue)
             if task is not None:
                 self.thread.post(task.wake)
 
+    def paused(self) -> set[MessageQueue]:
+        """The queues that are paused."""
+        return set(self.namespace.unwrap_queues(self.assignment.paused()))
+
+    def flow_control_times(self) -> FlowControlTimes:
+        """How often too much was cached."""
+        return FlowControlTimes(
+            self.held_back_by_all, self.flow.held_back, self.flow.held_back_by_span
+        )
+
     # What the engine asks
+
+    def subscriptions(self) -> Collection[SubscriptionData]:
+        """What it subscribes to, and what it only tells the brokers of."""
+        return {**self._for_heartbeat, **self._subscriptions}.values()
+
+    async def queues_changed(
+        self, topic: str, all_queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
+    ) -> None:
+        """Tell the consumer's listener, and the topic's."""
+        await super().queues_changed(topic, all_queues, mine)
+        listener = self._topic_listeners.get(topic)
+        if listener is not None:
+            self.tell(listener, topic, all_queues, mine)
 
     def begin(self, queue: MessageQueue) -> PullTask:
         """Hold ``queue``, and have what is pulled of it polled."""
@@ -316,13 +461,13 @@ class LitePullCore(ConsumerCore):
             interval_ms=0,
             lite=True,
             send_subscription=True,
+            broker_id=config.pull_from_broker_id,
         )
 
     def pull_delay_ms(self, task: PullTask) -> int:
-        """A second when paused; a moment under flow control of all queues, or of the one."""
-        assigned = self.assignment.get(task.queue)
-        if assigned is None or assigned.paused:
-            return _PAUSED_DELAY_MS
+        """A while when paused; a moment under flow control of all queues, or of the one."""
+        if self.assignment.is_paused(task.queue):
+            return self.config.pull_delay_when_paused_ms
         if self.assignment.cached > self.config.pull_threshold_for_all:
             if self.held_back_by_all % 1000 == 0:
                 log.warning(
@@ -331,24 +476,21 @@ class LitePullCore(ConsumerCore):
                     self.assignment.cached,
                 )
             self.held_back_by_all += 1
-            return FLOW_CONTROL_DELAY_MS
+            return self.config.pull_delay_when_flow_control_ms
         return super().pull_delay_ms(task)
 
     def may_prefetch(self, task: PullTask, offsets: int, size: int) -> bool:
         """Whether neither a pause nor flow control is against it."""
-        assigned = self.assignment.get(task.queue)
         return (
-            assigned is not None
-            and not assigned.paused
+            not self.assignment.is_paused(task.queue)
             and self.assignment.cached + offsets <= self.config.pull_threshold_for_all
             and super().may_prefetch(task, offsets, size)
         )
 
-    def found(self, task: PullTask, messages: list[MessageView]) -> None:
+    def take_in(self, task: PullTask, messages: list[MessageView]) -> None:
         """Put the messages where they are polled."""
         assigned = self.assignment.get(task.queue)
         if assigned is not None:
-            unwrap_retries(task.queue, messages)
             self.assignment.put(assigned, messages, task.next_offset)
 
     def nothing_found(self, task: PullTask) -> None:
@@ -357,10 +499,13 @@ class LitePullCore(ConsumerCore):
         if assigned is not None:
             self.assignment.advance(assigned, task.next_offset)
 
-    def offset_illegal(self, task: PullTask) -> bool:
-        """Go on where the broker offers."""
-        self.nothing_found(task)
-        return True
+    def offset_illegal(self, task: PullTask, *, reset: bool) -> bool:
+        """Go on where the broker offers; after a reset, without what is cached or was polled."""
+        if reset:
+            self.instance.spawn(self.reset_offsets({task.queue: task.next_offset}))
+        else:
+            self.nothing_found(task)
+        return not reset
 
 
 def poll_seconds(core: LitePullCore, timeout_seconds: float | None) -> float:

@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from enum import Enum
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Final
 
 from orbitmq.client.instance import ClientInstance
 from orbitmq.codes import RequestCode
-from orbitmq.errors import BodyError, OrbitMQError, QueryNotFoundError
+from orbitmq.errors import BodyError, CorruptStoreError, OrbitMQError, QueryNotFoundError
 from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import Body
 from orbitmq.wire.headers import (
@@ -131,7 +132,12 @@ class OffsetStore(ABC):
     async def persist_all(
         self, owned: Collection[MessageQueue], *, confirmed: bool = False
     ) -> None:
-        """Save the offsets of the queues ``owned``, and forget all others."""
+        """Save the offsets of the queues ``owned``, and forget all others.
+
+        With none ``owned`` nothing is done: what is there may be of queues still to come.
+        """
+        if not owned:
+            return
         await self.persist(owned, confirmed=confirmed)
         with self._lock:
             for queue in self._offsets.keys() - set(owned):
@@ -143,12 +149,12 @@ class OffsetStore(ABC):
             self._forget(queue)
 
     def clone(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        """A copy of the offsets in memory, of all topics or of ``topic``."""
+        """A copy of the offsets in memory, of ``topic`` or, where that is empty, of all topics."""
         with self._lock:
             return {
                 queue: offset
                 for queue, offset in self._offsets.items()
-                if topic is None or queue.topic == topic
+                if not topic or queue.topic == topic
             }
 
     def _of(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
@@ -161,16 +167,23 @@ class OffsetStore(ABC):
 
 
 class RemoteBrokerOffsetStore(OffsetStore):
-    """Offsets kept by the brokers, for the consumers that share the queues of a group."""
+    """Offsets kept by the brokers, for the consumers that share the queues of a group.
+
+    Of a group's first offsets in a topic that reach one of Apache's brokers at the same time only
+    one is kept (ConsumerOffsetManager.commitOffset makes the table without a lock). So the first
+    that is to be confirmed goes ahead of the others.
+    """
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         super().__init__()
         self._instance = instance
         self._group = group
+        self._first: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._begun: set[tuple[str, str]] = set()  # brokers and topics that the first went to
 
     async def fetch(self, queue: MessageQueue) -> int:
         """Ask the broker of the queue; NetworkError or BrokerError when it does not tell."""
-        address = await self._instance.broker_address(queue.broker_name, topic=queue.topic)
+        address = await self._master_or_other(queue)
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -188,13 +201,29 @@ class RemoteBrokerOffsetStore(OffsetStore):
             return NO_OFFSET
         return answer.header(OffsetResponseHeader).offset
 
+    async def _master_or_other(self, queue: MessageQueue) -> str:
+        """The master, whose offsets are the newest; a slave only where no route names a master."""
+        instance = self._instance
+        try:
+            return await instance.broker_address(
+                queue.broker_name, only_this=True, topic=queue.topic
+            )
+        except OrbitMQError:
+            address = instance.routes.broker_address(queue.broker_name)
+            if address is None:
+                raise
+            return address
+
     async def save(self, offsets: Mapping[MessageQueue, int], *, confirmed: bool) -> None:
         """Tell the brokers, one-way unless ``confirmed``; one that fails leaves the others be."""
         failed: list[OrbitMQError] = []
 
         async def tell(queue: MessageQueue, offset: int) -> None:
             try:
-                await self._tell(queue, offset, confirmed=confirmed)
+                if confirmed:
+                    await self._confirm(queue, offset)
+                else:
+                    await self._tell(queue, offset, confirmed=False)
             except OrbitMQError as error:
                 failed.append(error)
 
@@ -205,6 +234,17 @@ class RemoteBrokerOffsetStore(OffsetStore):
                 await tell(*item)
         if failed:
             raise failed[0]
+
+    async def _confirm(self, queue: MessageQueue, offset: int) -> None:
+        table = (queue.broker_name, queue.topic)
+        if table not in self._begun:
+            async with self._first[table]:
+                if table not in self._begun:
+                    try:
+                        return await self._tell(queue, offset, confirmed=True)
+                    finally:
+                        self._begun.add(table)
+        return await self._tell(queue, offset, confirmed=True)
 
     async def _tell(self, queue: MessageQueue, offset: int, *, confirmed: bool) -> None:
         instance = self._instance
@@ -242,10 +282,15 @@ class LocalFileOffsetStore(OffsetStore):
         super().__init__()
         root = root or Path.home() / ".rocketmq_offsets"
         self.path = root / client_id / group / "offsets.json"
+        self._backup = self.path.with_name("offsets.json.bak")
         self._file_lock = asyncio.Lock()
 
     async def load(self) -> None:
-        """Take over what the file holds. OSError when it is there and cannot be read."""
+        """Take over what the file holds.
+
+        Raises OSError when it is there and cannot be read, CorruptStoreError when neither it nor
+        its backup can be understood.
+        """
         offsets = await asyncio.to_thread(self._read)
         for queue, offset in offsets.items():
             self.update(queue, offset)
@@ -269,16 +314,21 @@ class LocalFileOffsetStore(OffsetStore):
             await asyncio.to_thread(self._write, dict(offsets))
 
     def _read(self) -> dict[MessageQueue, int]:
-        for path in (self.path, self.path.with_name("offsets.json.bak")):
+        try:
+            offsets = _parse(self.path)
+        except BodyError as error:
+            log.warning("%s is damaged, its backup is read instead: %s", self.path, error)
+            offsets = None
+        if offsets is None:
             try:
-                data = path.read_bytes()
-                if data.strip():
-                    return LocalOffsets.decode(data).offset_table
-            except FileNotFoundError:
-                continue
+                offsets = _parse(self._backup)
             except BodyError as error:
-                log.warning("%s cannot be read and is passed over: %s", path, error)
-        return {}
+                raise CorruptStoreError(
+                    f"neither {self.path} nor its backup can be read: {error}. Put right what is "
+                    "wrong with one of them, or delete both for the group to start anew",
+                    str(self.path),
+                ) from error
+        return offsets or {}
 
     def _write(self, offsets: dict[MessageQueue, int]) -> None:
         before = self._read()
@@ -286,9 +336,17 @@ class LocalFileOffsetStore(OffsetStore):
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if before:
-            backup = self.path.with_name("offsets.json.bak")
-            _replace(backup, LocalOffsets(before).encode())
+            _replace(self._backup, LocalOffsets(before).encode())
         _replace(self.path, LocalOffsets(before | offsets).encode())
+
+
+def _parse(path: Path) -> dict[MessageQueue, int] | None:
+    """The offsets in a file, None where there is no file or nothing in it."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return LocalOffsets.decode(data).offset_table if data.strip() else None
 
 
 def _replace(path: Path, data: bytes) -> None:

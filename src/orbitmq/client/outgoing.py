@@ -2,7 +2,8 @@
 
 Runs in the caller's thread, so that a message that cannot be sent fails where it was made, and
 compression costs the loop nothing. Follows Validators, DefaultMQProducerImpl.tryToCompressMessage,
-MessageBatch and DefaultMQProducer.batch. The user's message is left as it is.
+MessageBatch and DefaultMQProducer.batch. The user's message is left as it is. What is ready has
+its topic's name within the namespace.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from orbitmq import names
 from orbitmq.client.config import ProducerConfig
+from orbitmq.client.namespace import Namespace
 from orbitmq.errors import InvalidMessageError
 from orbitmq.message import Message
 from orbitmq.names import check_topic
@@ -38,17 +40,19 @@ class Outgoing(NamedTuple):
     batch: bool
 
 
-def prepare_message(message: Message, config: ProducerConfig) -> Outgoing:
+def prepare_message(message: Message, config: ProducerConfig, namespace: Namespace) -> Outgoing:
     """Check ``message`` and make it ready.
 
     Raises IllegalNameError for its topic, InvalidMessageError for anything else.
     """
-    topic = message.topic
+    topic = namespace.wrap(message.topic)
     _check_sendable(topic)
     body = _checked_body(message, config.max_message_size)
     if not -0x8000_0000 <= message.flag <= 0x7FFF_FFFF:
         raise InvalidMessageError(f"flag={message.flag}: a flag is a 32-bit integer")
     properties, message_id = _properties_of(message)
+    if namespace.name is not None:
+        properties[property_names.INSTANCE_ID] = namespace.name
     sys_flag = 0
     if len(body) >= config.compress_over_bytes:
         body = compress(body, config.compress_level, config.compress_type)
@@ -66,7 +70,11 @@ def prepare_message(message: Message, config: ProducerConfig) -> Outgoing:
 
 
 def prepare_batch(
-    messages: Sequence[Message], config: ProducerConfig, *, placed: bool = False
+    messages: Sequence[Message],
+    config: ProducerConfig,
+    namespace: Namespace,
+    *,
+    placed: bool = False,
 ) -> Outgoing:
     """Check ``messages`` and make them one batch, which goes to one queue as it is.
 
@@ -77,7 +85,7 @@ def prepare_batch(
     if not messages:
         raise InvalidMessageError("a batch needs at least one message")
     first = messages[0]
-    topic, sharding_key = first.topic, first.sharding_key
+    topic, sharding_key = namespace.wrap(first.topic), first.sharding_key
     _check_sendable(topic)
     if topic.startswith(names.RETRY_PREFIX):
         raise InvalidMessageError(f"a batch cannot be sent to the retry topic {topic!r}")
@@ -101,6 +109,8 @@ def prepare_batch(
             f"max_message_size={config.max_message_size}: send it in smaller batches"
         )
     own = {property_names.UNIQ_KEY: create_unique_id(), _WAIT: _wait_property(first)}
+    if namespace.name is not None:
+        own[property_names.INSTANCE_ID] = namespace.name
     return Outgoing(
         topic,
         body,

@@ -13,7 +13,9 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.wire.running_info import ProcessQueueInfo
 
 if TYPE_CHECKING:
     from orbitmq.wire.message_view import MessageView
@@ -25,25 +27,10 @@ LOCK_INTERVAL_MS: Final = 20_000
 PULL_EXPIRES_MS: Final = 120_000
 """A queue not pulled for so long is given up and taken anew (pull.pullMaxIdleTime)."""
 
+_MIB: Final = 1024 * 1024
+
 _offset_of = attrgetter("queue_offset")
 _size_of = attrgetter("store_size")
-
-
-class ProcessQueueInfo(NamedTuple):
-    """What a ProcessQueue holds, for operators. Offsets are None where nothing is held."""
-
-    cached_min_offset: int | None
-    cached_max_offset: int | None
-    cached_count: int
-    cached_bytes: int
-    consuming_min_offset: int | None
-    consuming_max_offset: int | None
-    consuming_count: int
-    locked: bool
-    dropped: bool
-    last_lock_ms: int
-    last_pull_ms: int
-    last_consume_ms: int
 
 
 class ProcessQueue:
@@ -52,19 +39,23 @@ class ProcessQueue:
     Pure state: the time comes as an argument. ``lock`` is for its users: one who shares the queue
     with another thread holds it around the calls that belong together, never while calling out.
 
-    A queue that is ``leaving`` hands out no more messages, but what is being consumed may still
-    count; once it is ``dropped``, nothing counts any more, because it may belong to another
+    A queue that is ``leaving`` hands out no more messages but those before some that a listener
+    has already, so that none of these comes again; what is being consumed may still count. Once it
+    is ``dropped``, nothing counts any more, because it may belong to another
     consumer. ``passed`` is where the next pull begins: with nothing held, all before is done, be
     it consumed or not wanted. ``running`` counts the listeners at work on its messages;
     ``consuming`` says that somebody already works through the queue in order.
+    ``try_unlock_times`` counts how often its lock could not be given back because of them.
     """
 
     __slots__ = (
+        "_begun",
         "_consuming",
         "_max_offset",
         "_messages",
         "_order",
         "_size",
+        "_waiting",
         "consuming",
         "dropped",
         "last_consume_ms",
@@ -75,6 +66,7 @@ class ProcessQueue:
         "locked",
         "passed",
         "running",
+        "try_unlock_times",
     )
 
     def __init__(self, now_ms: int) -> None:
@@ -84,6 +76,7 @@ class ProcessQueue:
         self.locked = False
         self.consuming = False
         self.running = 0
+        self.try_unlock_times = 0
         self.passed = -1
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
@@ -93,6 +86,8 @@ class ProcessQueue:
         self._consuming: dict[int, MessageView] = {}
         self._max_offset = -1
         self._size = 0
+        self._waiting: set[int] = set()  # first offsets of batches that no listener has yet
+        self._begun = -1  # the largest of those that one had
 
     @property
     def count(self) -> int:
@@ -173,17 +168,33 @@ class ProcessQueue:
         first = self.first_offset()
         return max(self._max_offset + 1, self.passed) if first is None else first
 
-    def begin(self) -> bool:
-        """Somebody starts to consume messages of the queue; False when nobody may any more."""
-        if self.leaving:
+    def submitted(self, offsets: Iterable[int]) -> None:
+        """Batches that begin at ``offsets`` wait for listeners."""
+        self._waiting.update(offsets)
+
+    def begin(self, offset: int | None = None) -> bool:
+        """Somebody starts to consume the batch at ``offset``, or in order; False when none may.
+
+        In a queue that is leaving only what lies before a batch that was begun earlier may.
+        """
+        if offset is not None:
+            self._waiting.discard(offset)
+        if self.leaving and (self.dropped or offset is None or offset > self._begun):
             return False
+        if offset is not None:
+            self._begun = max(self._begun, offset)
         self.running += 1
         return True
 
     def end(self) -> bool:
-        """They ended; whether they were the last to do so in a queue that is leaving."""
+        """They ended; whether a queue that is leaving is ``idle`` now."""
         self.running -= 1
-        return self.leaving and not self.running
+        return self.leaving and self.idle
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody consumes, nor will consume what lies before what was consumed."""
+        return not self.running and all(offset > self._begun for offset in self._waiting)
 
     # Consuming in order
 
@@ -257,21 +268,23 @@ class ProcessQueue:
         """Whether nobody pulled the queue for so long that something must be broken."""
         return now_ms - self.last_pull_ms > PULL_EXPIRES_MS
 
-    def info(self) -> ProcessQueueInfo:
-        """A picture of the present state."""
+    def info(self, commit_offset: int) -> ProcessQueueInfo:
+        """A picture of the present state, for operators (fillProcessQueueInfo)."""
         return ProcessQueueInfo(
-            min(self._messages, default=None),
-            max(self._messages, default=None),
-            len(self._messages),
-            self._size,
-            min(self._consuming, default=None),
-            max(self._consuming, default=None),
-            len(self._consuming),
-            self.locked,
-            self.dropped,
-            self.last_lock_ms,
-            self.last_pull_ms,
-            self.last_consume_ms,
+            commit_offset=commit_offset,
+            cached_msg_min_offset=min(self._messages, default=0),
+            cached_msg_max_offset=max(self._messages, default=0),
+            cached_msg_count=len(self._messages),
+            cached_msg_size_in_mib=self._size // _MIB,
+            transaction_msg_min_offset=min(self._consuming, default=0),
+            transaction_msg_max_offset=max(self._consuming, default=0),
+            transaction_msg_count=len(self._consuming),
+            locked=self.locked,
+            try_unlock_times=self.try_unlock_times,
+            last_lock_timestamp=self.last_lock_ms,
+            dropped=self.dropped,
+            last_pull_timestamp=self.last_pull_ms,
+            last_consume_timestamp=self.last_consume_ms,
         )
 
     def _fresh(self, messages: Iterable[MessageView]) -> list[MessageView]:

@@ -11,14 +11,15 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from orbitmq.client.config import ProducerConfig, ProducerSettings, make_config
 from orbitmq.client.in_flight import InFlight
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.loop import LoopThread, Waiter, loop_thread
+from orbitmq.client.namespace import Namespace
+from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.client.outgoing import Outgoing, prepare_batch, prepare_message
 from orbitmq.client.publish import PublishInfo
 from orbitmq.client.selectors import QueueSelector
@@ -50,10 +51,12 @@ class ProducerCore:
     """A producer without a face. Its coroutines run on the private loop, its functions do not."""
 
     def __init__(self, group: str, settings: ProducerSettings) -> None:
+        self.config = make_config(ProducerConfig, settings)
+        self.namespace = Namespace.of(self.config)
+        group = self.namespace.wrap(group)
         check_group(group)
         if group == _RESERVED_GROUP:
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
-        self.config = make_config(ProducerConfig, settings)
         self.in_flight = InFlight(self.config.max_in_flight, self.config.max_in_flight_bytes)
         self.thread: LoopThread
         self._group = group
@@ -79,7 +82,9 @@ class ProducerCore:
                 raise
             self.thread = loop_thread()
             self._instance = instance
-            self._sender = Sender(self._group, instance, self.config, self.in_flight)
+            self._sender = Sender(
+                self._group, instance, self.config, self.in_flight, self.namespace
+            )
             started = True
         finally:
             self._lifecycle.end_start(succeeded=started)
@@ -99,6 +104,11 @@ class ProducerCore:
         await self._instance.unregister_producer(self._group)
         await self._instance.release()
         log.info("producer %s shut down", self._group)
+
+    async def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
+        """Ask these name servers from now on."""
+        self._lifecycle.check_running()
+        self._instance.update_name_server_address(addresses)
 
     # What the instance asks
 
@@ -130,11 +140,11 @@ class ProducerCore:
     ) -> Outgoing:
         """Check the message or batch, and what is said of its queue, and encode it."""
         if isinstance(message, Message):
-            outgoing = prepare_message(message, self.config)
+            outgoing = prepare_message(message, self.config, self.namespace)
         else:
             placed = selector is not None or queue is not None
-            outgoing = prepare_batch(message, self.config, placed=placed)
-        if queue is not None and queue.topic != outgoing.topic:
+            outgoing = prepare_batch(message, self.config, self.namespace, placed=placed)
+        if queue is not None and self.namespace.wrap(queue.topic) != outgoing.topic:
             raise InvalidMessageError(
                 f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of its "
                 "topic"
@@ -142,12 +152,12 @@ class ProducerCore:
         return outgoing
 
     def known_queues(self, topic: str) -> Sequence[MessageQueue] | None:
-        """The writable queues of ``topic``, if they are known already."""
-        info = self._sender.routes.get(topic)
-        return None if info is None else info.queues
+        """The writable queues of ``topic``, if they are known already, as users know them."""
+        info = self._sender.routes.get(self.namespace.wrap(topic))
+        return None if info is None else self._for_user(info)
 
     async def find_queues(self, topic: str, deadline: Deadline) -> Sequence[MessageQueue]:
-        """The writable queues of ``topic``; an unknown topic has those it would be created with.
+        """As :meth:`known_queues`; an unknown topic has those it would be created with.
 
         Raises TopicNotFoundError, ConnectError, RequestTimeoutError.
         """
@@ -157,6 +167,7 @@ class ProducerCore:
             if not found.done():
                 found.set_result(outcome)
 
+        topic = self.namespace.wrap(topic)
         routes = self._sender.routes
         routes.find(topic, deadline.at, on_found)
         done, _ = await asyncio.wait([found], timeout=self.time_left(deadline))
@@ -165,7 +176,7 @@ class ProducerCore:
             found.result() if done else routes.error_of(topic)
         )
         if isinstance(outcome, PublishInfo):
-            return outcome.queues
+            return self._for_user(outcome)
         if outcome is not None:
             raise copy.copy(outcome)
         raise RequestTimeoutError(
@@ -173,6 +184,10 @@ class ProducerCore:
             "ms",
             servers,
         )
+
+    def _for_user(self, info: PublishInfo) -> Sequence[MessageQueue]:
+        queues = info.queues
+        return queues if self.namespace.name is None else self.namespace.unwrap_queues(queues)
 
     def select(
         self,
@@ -206,7 +221,7 @@ class ProducerCore:
             self._sender,
             outgoing,
             sink,
-            queue=queue,
+            queue=None if queue is None else self.namespace.wrap_queue(queue),
             deadline=deadline,
             retries=retries,
             oneway=oneway,
@@ -335,42 +350,8 @@ class BlockingSends:
         return size
 
 
-class SendFuture(Future[SendResult]):
-    """The outcome of a ``send_async``. It cannot be cancelled: the message is on its way.
-
-    Functions added by ``add_done_callback`` run on the callback thread, so that they may take
-    their time.
-    """
-
-    def __init__(self, thread: LoopThread) -> None:
-        super().__init__()
-        self._thread = thread
-
-    def cancel(self) -> bool:
-        """Do nothing, and say so."""
-        return False
-
-    def add_done_callback(self, fn: Callable[[Future[SendResult]], Any]) -> None:
-        """Have ``fn(future)`` called when the outcome is there."""
-        super().add_done_callback(partial(self._thread.call_back, fn))
-
-
-class CallbackSink:
-    """Gives the outcome of a send to a function of the user's, on the callback thread."""
-
-    __slots__ = ("_callback", "_thread")
-
-    def __init__(self, callback: SendCallback, thread: LoopThread) -> None:
-        self._callback = callback
-        self._thread = thread
-
-    def set_result(self, result: SendResult | None) -> None:
-        """It was sent."""
-        self._thread.call_back(self._callback, result, None)
-
-    def set_exception(self, error: BaseException) -> None:
-        """It was not."""
-        self._thread.call_back(self._callback, None, error)
+class SendFuture(OutcomeFuture[SendResult]):
+    """The outcome of a ``send_async``."""
 
 
 class ForgetfulSink:

@@ -1,10 +1,10 @@
 """Pulling: one PullTask for each queue asks its broker for messages, again and again.
 
-The one pull engine of both consumers, as pullMessage of DefaultMQPushConsumerImpl, PullTaskImpl of
-DefaultLitePullConsumerImpl and PullAPIWrapper are for Java's. A task is a small state machine on
-the private loop: each step is called by the answer, or the timer, before it. Where flow control
-allows it the next pull leaves before the messages of the last are decoded, so that the broker
-works on one while the client works on the other.
+The pull engine of push and lite pull consumers, as pullMessage of DefaultMQPushConsumerImpl and
+PullTaskImpl of DefaultLitePullConsumerImpl are for Java's. A task is a small state machine on the
+private loop: each step is called by the answer, or the timer, before it. Where flow control allows
+it the next pull leaves before the messages of the last are decoded, so that the broker works on
+one while the client works on the other.
 """
 
 from __future__ import annotations
@@ -15,8 +15,18 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from orbitmq import codes
+from orbitmq.client.hooks import FilterHooks
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.process_queue import ProcessQueue
+from orbitmq.client.pull_request import (
+    COMMIT_OFFSET,
+    LITE_PULL,
+    STATUS_OF,
+    SUBSCRIPTION,
+    SUSPEND,
+    pull_header,
+    read_messages,
+)
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
     BrokerError,
@@ -26,35 +36,28 @@ from orbitmq.errors import (
     RecordError,
     RequestTimeoutError,
     SubscriptionError,
-    for_code,
 )
-from orbitmq.filters.subscription import TAG
-from orbitmq.filters.tags import matches_tags
-from orbitmq.message import MessageQueue
+from orbitmq.message import MessageQueue, PullStatus
 from orbitmq.names import RETRY_PREFIX
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import MASTER_ID, SubscriptionData
 from orbitmq.wire.command import RemotingCommand
-from orbitmq.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from orbitmq.wire.message_view import MessageView, decode_records
-from orbitmq.wire.properties import MAX_OFFSET, MIN_OFFSET
+from orbitmq.wire.headers import PullMessageResponseHeader
+from orbitmq.wire.message_view import MessageView
 
 log = logging.getLogger("orbitmq.client.pull")
-
-# Bits of a pull's sysFlag (PullSysFlag).
-COMMIT_OFFSET: Final = 1
-SUSPEND: Final = 2
-SUBSCRIPTION: Final = 4
-LITE_PULL: Final = 16
 
 _BUSY_BROKER_DELAY_MS: Final = 20
 _NEW_SUBSCRIPTION_DELAY_MS: Final = 50
 _FLOW_CONTROL_CODE: Final = 215
-_EMPTY: Final = {codes.PULL_NOT_FOUND, codes.PULL_RETRY_IMMEDIATELY}
 
 
 class PullSettings(NamedTuple):
-    """How a consumer pulls. Times in ms; ``batch_bytes`` None leaves the size to the broker."""
+    """How a consumer pulls. Times in ms.
+
+    ``batch_bytes`` None leaves the size to the broker, ``broker_id`` None has the broker say
+    which of its name to ask next.
+    """
 
     batch_size: int
     batch_bytes: int | None
@@ -64,10 +67,16 @@ class PullSettings(NamedTuple):
     interval_ms: int
     lite: bool
     send_subscription: bool
+    broker_id: int | None = None
 
 
 class PullOwner(Protocol):
     """What a PullTask asks of its consumer, always on the private loop."""
+
+    @property
+    def filter_hooks(self) -> FilterHooks:
+        """What has a say in which messages are wanted."""
+        ...
 
     def subscription(self, topic: str) -> SubscriptionData | None:
         """What is wanted of ``topic``."""
@@ -97,8 +106,11 @@ class PullOwner(Protocol):
         """There is no message wanted before ``task.next_offset``."""
         ...
 
-    def offset_illegal(self, task: PullTask) -> bool:
-        """The broker has no such offset and offers ``task.next_offset``; whether to go on there."""
+    def offset_illegal(self, task: PullTask, *, reset: bool) -> bool:
+        """The broker has no such offset and offers ``task.next_offset``; whether to go on there.
+
+        ``reset``: because an operator reset the group.
+        """
         ...
 
 
@@ -121,6 +133,7 @@ class PullTask:
 
     ``next_offset`` is where the next pull begins, -1 while that is not known. ``held_back`` says
     that only flow control keeps the task waiting: whoever makes room calls :meth:`wake`.
+    ``pull_ms`` is how long the last pull took that found messages.
     """
 
     __slots__ = (
@@ -135,6 +148,7 @@ class PullTask:
         "held_back",
         "next_offset",
         "process_queue",
+        "pull_ms",
         "queue",
     )
 
@@ -145,10 +159,11 @@ class PullTask:
         self.process_queue = process_queue
         self.next_offset = offset
         self.held_back = False
+        self.pull_ms = 0
         self._puller = puller
         self._epoch = 0  # what belongs to an earlier one comes too late
         self._timer: asyncio.TimerHandle | None = None
-        self._broker_id = MASTER_ID
+        self._broker_id = puller.settings.broker_id or MASTER_ID
         self._failures = 0
         self._lite = False
         self._subscription: SubscriptionData | None = None
@@ -189,6 +204,8 @@ class PullTask:
     def _step(self) -> None:
         self._timer = None
         self.held_back = False
+        # Neither flow control nor a suspension lets the queue expire.
+        self.process_queue.last_pull_ms = self._puller.instance.clock.now_ms()
         delay_ms = self._puller.owner.pull_delay_ms(self)
         if delay_ms > 0:
             self._later(delay_ms)
@@ -231,23 +248,16 @@ class PullTask:
     def _subscribe(self, subscription: SubscriptionData) -> None:
         """Write down the fields that are the same in every pull."""
         settings = self._puller.settings
-        # A lite pull consumer's filter by tag has no version (pullSyncImpl).
-        unversioned = settings.lite and subscription.expression_type == TAG
         self._subscription = subscription
-        self._fields = PullMessageRequestHeader(
-            consumer_group=self._puller.group,
-            topic=self.queue.topic,
-            queue_id=self.queue.queue_id,
-            queue_offset=0,
-            max_msg_nums=settings.batch_size,
-            sys_flag=0,
-            commit_offset=0,
-            suspend_timeout_millis=settings.suspend_ms,
-            sub_version=0 if unversioned else subscription.sub_version,
-            subscription=subscription.sub_string if settings.send_subscription else None,
-            expression_type=subscription.expression_type,
-            max_msg_bytes=settings.batch_bytes,
-            bname=self.queue.broker_name,
+        self._fields = pull_header(
+            self._puller.group,
+            self.queue,
+            subscription,
+            max_messages=settings.batch_size,
+            max_bytes=settings.batch_bytes,
+            suspend_ms=settings.suspend_ms,
+            send_subscription=settings.send_subscription,
+            tags_versioned=not settings.lite,
         ).ext_fields()
 
     async def _find_broker(self, epoch: int) -> None:
@@ -277,7 +287,7 @@ class PullTask:
         flag = SUSPEND
         if settings.send_subscription:
             flag |= SUBSCRIPTION
-        if commit > 0 and self._broker_id == MASTER_ID:
+        if commit > 0 and address == self._master():
             flag |= COMMIT_OFFSET
         code = RequestCode.PULL_MESSAGE
         self._lite = settings.lite and address not in puller.without_lite_pull
@@ -295,6 +305,9 @@ class PullTask:
             on_done=partial(self._answered, self._epoch, address),
         )
 
+    def _master(self) -> str | None:
+        return self._puller.instance.routes.master_address(self.queue.broker_name)
+
     # Its answer
 
     def _answered(self, epoch: int, address: str, answer: RemotingCommand | NetworkError) -> None:
@@ -303,39 +316,35 @@ class PullTask:
         if isinstance(answer, NetworkError):
             self._failed(answer)
             return
+        status = STATUS_OF.get(answer.code)
         try:
-            if answer.code == codes.SUCCESS:
+            if status is PullStatus.FOUND:
                 self._found(answer)
-            elif answer.code in _EMPTY:
+            elif status is PullStatus.OFFSET_ILLEGAL:
+                self._offset_moved(answer)
+            elif status is not None:
                 self._move(answer)
                 self._puller.owner.nothing_found(self)
                 self._step()
-            elif answer.code == codes.PULL_OFFSET_MOVED:
-                self._offset_moved(answer)
             elif self._lacks_lite_pull(address, answer):
                 self._pull()
             else:
-                self._failed(for_code(answer.code, answer.remark, address))
+                self._failed(self._puller.instance.error_of(answer, address))
         except HeaderError as error:
             self._failed(error)
 
     def _move(self, answer: RemotingCommand) -> PullMessageResponseHeader:
         """Take over where the broker says to go on, and which broker it suggests for that."""
         header = answer.header(PullMessageResponseHeader)
-        if header.next_begin_offset < self.next_offset and answer.code == codes.SUCCESS:
-            log.warning(
-                "%s: the broker found messages from %d on and would go on at %d",
-                self.queue,
-                self.next_offset,
-                header.next_begin_offset,
-            )
         self.next_offset = header.next_begin_offset
-        self._broker_id = header.suggest_which_broker_id
+        if self._puller.settings.broker_id is None:
+            self._broker_id = header.suggest_which_broker_id
         self._failures = 0
         return header
 
     def _found(self, answer: RemotingCommand) -> None:
         puller = self._puller
+        self.pull_ms = puller.instance.clock.now_ms() - self.process_queue.last_pull_ms
         begin = self.next_offset
         header = self._move(answer)
         interval_ms = puller.settings.interval_ms
@@ -345,8 +354,10 @@ class PullTask:
             self._pull()
             # After this tick, in which the pull leaves.
             puller.loop.call_soon(self._hand_over, self._epoch, begin, answer.body, header)
-        elif self._hand_over(self._epoch, begin, answer.body, header):
-            self._later(interval_ms)
+            return
+        count = self._hand_over(self._epoch, begin, answer.body, header)
+        if count is not None:
+            self._later(interval_ms if count else 0)
 
     def _hand_over(
         self,
@@ -354,15 +365,15 @@ class PullTask:
         begin: int,
         body: bytes | memoryview,
         header: PullMessageResponseHeader,
-    ) -> bool:
-        """Give the messages to the consumer; whether there was nothing wrong with them."""
+    ) -> int | None:
+        """Give the messages to the consumer; how many, None where something was wrong."""
         if epoch != self._epoch:
-            return False
+            return None
+        owner = self._puller.owner
         subscription = self._subscription
         assert subscription is not None  # noqa: S101 - set by the pull this answers
-        extra = {MIN_OFFSET: str(header.min_offset), MAX_OFFSET: str(header.max_offset)}
         try:
-            messages = decode_records(body, self.queue.broker_name, extra)
+            messages = read_messages(body, self.queue, header, subscription, owner.filter_hooks)
         except RecordError:
             delay_ms = self._puller.settings.error_delay_ms
             log.exception(
@@ -372,28 +383,45 @@ class PullTask:
                 delay_ms,
             )
             self.restart(begin, delay_ms)
-            return False
-        if subscription.tags_set:
-            # The broker compared the hash codes of the tags only.
-            messages = [item for item in messages if matches_tags(subscription, item.tags)]
+            return None
+        first = messages[0].queue_offset if messages else begin
+        if header.next_begin_offset < begin or first < begin:
+            log.warning(
+                "%s: asked for messages from %d on the broker gave them from %d on and would go "
+                "on at %d; is its consume queue damaged?",
+                self.queue,
+                begin,
+                first,
+                header.next_begin_offset,
+            )
         if messages:
-            self._puller.owner.found(self, messages)
+            owner.found(self, messages)
         else:
-            self._puller.owner.nothing_found(self)
-        return True
+            owner.nothing_found(self)
+        return len(messages)
 
     def _offset_moved(self, answer: RemotingCommand) -> None:
         asked = self.next_offset
         header = self._move(answer)
-        log.warning(
-            "%s: offset %d is not in the queue, which has %d to %d; the broker offers %d",
-            self.queue,
-            asked,
-            header.min_offset,
-            header.max_offset,
-            self.next_offset,
-        )
-        if self._puller.owner.offset_illegal(self):
+        reset = answer.remark == codes.OFFSET_RESET
+        if reset:
+            log.warning(
+                "%s: an operator reset group %s, so it goes on at %d instead of %d",
+                self.queue,
+                self._puller.group,
+                self.next_offset,
+                asked,
+            )
+        else:
+            log.warning(
+                "%s: offset %d is not in the queue, which has %d to %d; the broker offers %d",
+                self.queue,
+                asked,
+                header.min_offset,
+                header.max_offset,
+                self.next_offset,
+            )
+        if self._puller.owner.offset_illegal(self, reset=reset):
             self._step()
 
     def _lacks_lite_pull(self, address: str, answer: RemotingCommand) -> bool:

@@ -15,31 +15,37 @@ import msgspec
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.consume_concurrently import ConsumeConcurrently
+from orbitmq.client.consume_directly import DirectCall
 from orbitmq.client.consume_orderly import ConsumeOrderly
 from orbitmq.client.consume_service import ConsumeService
-from orbitmq.client.consumer import ConsumerCore, QueueListener
+from orbitmq.client.consume_stats import ConsumeStats
+from orbitmq.client.consumer import ConsumerCore
 from orbitmq.client.consumer_config import PushConfig, PushSettings, make_consumer_config
-from orbitmq.client.flow_control import FlowLimits
-from orbitmq.client.listeners import (
-    Listener,
-    ListenerFunction,
-    ListenerLoop,
-    Runner,
-    TaskRunner,
-    ThreadRunner,
-)
+from orbitmq.client.flow_control import FlowControlTimes, FlowLimits
+from orbitmq.client.group_consumer import QueueListener
+from orbitmq.client.listeners import Listener, ListenerFunction
 from orbitmq.client.offsets import OffsetStore, ReadOffset
 from orbitmq.client.process_queue import LOCK_INTERVAL_MS
 from orbitmq.client.pull import PullSettings, PullTask
 from orbitmq.client.queue_locks import QueueLocks
-from orbitmq.client.retries import SendBack, unwrap_retries
+from orbitmq.client.queue_offsets import max_offset, min_offset, offset_for_timestamp
+from orbitmq.client.retries import SendBack
+from orbitmq.client.runners import Runner
+from orbitmq.client.topic_listeners import TopicListeners
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.errors import ClientStateError
+from orbitmq.errors import ConfigError
 from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.names import check_topic, retry_topic
 from orbitmq.wire.bodies import ConsumeType, MessageModel
 from orbitmq.wire.message_view import MessageView
+from orbitmq.wire.running_info import (
+    PROP_CONSUME_ORDERLY,
+    PROP_THREADPOOL_CORE_SIZE,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ConsumeStatusInfo,
+)
 
 log = logging.getLogger("orbitmq.client")
 
@@ -47,6 +53,7 @@ FunctionT = TypeVar("FunctionT", bound=ListenerFunction)
 
 _SUSPENDED_DELAY_MS: Final = 1_000
 _DEFAULT_MAX_RECONSUME_TIMES: Final = 16
+_MAX_THREADS: Final = 1024
 _LOCK_RETRY_SECONDS: Final = 0.5
 
 
@@ -54,7 +61,7 @@ class PushCore(ConsumerCore):
     """A push consumer without a face.
 
     Coroutines run on the private loop; the other methods are for any thread. Coroutine listeners
-    run on ``listener_loop``, or on a loop of their own.
+    run on ``listeners.loop``, or on a loop of their own.
     """
 
     consume_type = ConsumeType.CONSUME_PASSIVELY
@@ -83,16 +90,12 @@ class PushCore(ConsumerCore):
         )
         self.send_back: SendBack
         self.suspended = False
-        self.listener_loop: asyncio.AbstractEventLoop | None = None
-        self._default_listener = Listener(listener) if listener is not None else None
-        self._listeners: dict[str, Listener] = {}
-        self._retry_topic = retry_topic(group)
+        self.stats = ConsumeStats(clock.now_ms())
+        self.listeners = TopicListeners(group, listener, self.config.consume_threads)
+        self._retry_topic = retry_topic(self.group)
         self._service: ConsumeService
         self._locks: QueueLocks
         self._keeper: asyncio.Task[None] | None = None
-        self._threads: ThreadRunner | None = None
-        self._tasks_of_listeners: TaskRunner | None = None
-        self._own_loop: ListenerLoop | None = None
         self._idle: dict[MessageQueue, asyncio.Event] = {}
         self._drain_ms = self.config.shutdown_timeout_ms
 
@@ -105,11 +108,12 @@ class PushCore(ConsumerCore):
 
         The answer decorates a function, which is then the topic's listener.
         """
+        topic = self.namespace.unwrap(topic)
         check_topic(topic)
         build_subscription(topic, expression)
         if listener is not None:
-            self._listeners = {**self._listeners, topic: Listener(listener)}
-        if listener is not None or self._default_listener or not self.lifecycle.running:
+            self.listeners.put(topic, listener)
+        if self.listeners.has(topic) or not self.lifecycle.running:
             self.add_subscription(topic, expression)
 
         def decorate(function: FunctionT) -> FunctionT:
@@ -120,40 +124,33 @@ class PushCore(ConsumerCore):
 
     def listener_of(self, message: MessageView) -> Listener:
         """The listener of the message's topic, or the consumer's own."""
-        return self._listeners.get(message.topic) or self._default_listener or _NOBODY
+        return self.listeners.of(message)
 
     def one_listener(self, task: PullTask) -> bool:
         """Only messages that come again may have different topics."""
-        return not self._listeners or task.queue.topic != self._retry_topic
+        return not self.listeners.several or task.queue.topic != self._retry_topic
 
     def runner_of(self, listener: Listener) -> Runner:
         """Threads, or tasks of the listeners' loop."""
-        if listener.is_async:
-            if self._tasks_of_listeners is None:
-                loop = self.listener_loop
-                if loop is None:
-                    self._own_loop = ListenerLoop(f"orbitmq-listeners-{self.group}")
-                    loop = self._own_loop.loop
-                self._tasks_of_listeners = TaskRunner(loop, self.config.consume_threads)
-            return self._tasks_of_listeners
-        if self._threads is None:
-            self._threads = ThreadRunner(self.config.consume_threads, f"consume-{self.group}")
-        return self._threads
+        return self.listeners.runner_of(listener)
 
-    def _check_listeners(self) -> None:
-        topics = self._subscriptions.keys() - self._listeners.keys() - {self._retry_topic}
-        if topics and self._default_listener is None:
-            raise ClientStateError(
-                f"consumer {self.group!r} has no listener for {', '.join(sorted(topics))}: give "
-                "one to subscribe(), or to the consumer"
-            )
+    def update_core_pool_size(self, size: int) -> None:
+        """Run ``size`` listeners at once from now on; from any thread."""
+        if not 1 <= size <= _MAX_THREADS:
+            raise ConfigError("consume_threads", size, f"1 to {_MAX_THREADS}")
+        if self.lifecycle.running:
+            self.thread.post(self.listeners.resize, size)
+        else:
+            self.listeners.size = size
+        log.info("consumer %s runs %d listeners at once", self.group, size)
 
     # Life
 
     async def start(self) -> None:
         """As every consumer; under clustering it subscribes to the group's retry topic too."""
         if not self.lifecycle.running:
-            self._check_listeners()
+            topics = self._subscriptions.keys() - {self._retry_topic}
+            self.listeners.check(set(map(self.namespace.unwrap, topics)))
         if self.message_model is MessageModel.CLUSTERING:
             version = self.clock.now_ms()
             self.put_subscription(build_subscription(self._retry_topic, sub_version=version))
@@ -169,12 +166,7 @@ class PushCore(ConsumerCore):
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
             self._keeper = None
-        for runner in (self._threads, self._tasks_of_listeners):
-            if runner is not None:
-                runner.stop()
-        if self._own_loop is not None:
-            own_loop, self._own_loop = self._own_loop, None
-            await asyncio.to_thread(own_loop.stop)
+        await self.listeners.stop()
 
     async def set_up(self) -> None:
         """Choose how messages are consumed."""
@@ -183,7 +175,7 @@ class PushCore(ConsumerCore):
         orderly = self.config.orderly
         if limit is None:
             limit = 2**31 - 1 if orderly else _DEFAULT_MAX_RECONSUME_TIMES
-        self.send_back = SendBack(self.instance, self.group, limit)
+        self.send_back = SendBack(self.instance, self.group, limit, self.namespace)
         self._locks = QueueLocks(self.instance, self.group)
         self._service = ConsumeOrderly(self) if orderly else ConsumeConcurrently(self)
 
@@ -241,8 +233,9 @@ class PushCore(ConsumerCore):
         event = self._idle[task.queue] = asyncio.Event()
         try:
             with process_queue.lock:
-                if not process_queue.running:
+                if process_queue.idle:
                     return
+                process_queue.try_unlock_times += self._locking
             async with asyncio.timeout(self._patience_ms(task) / 1000):
                 await event.wait()
         except TimeoutError:
@@ -280,7 +273,7 @@ class PushCore(ConsumerCore):
         """
         subscription = self._subscriptions.get(topic)
         if subscription is not None:
-            version = self.clock.now_ms()
+            version = self.new_version()
             self.put_subscription(msgspec.structs.replace(subscription, sub_version=version))
             await self.instance.heartbeat()
         self.flow.limits = self._limits(len(self.tasks))
@@ -346,6 +339,7 @@ class PushCore(ConsumerCore):
             interval_ms=config.pull_interval_ms,
             lite=False,
             send_subscription=config.post_subscription_when_pull,
+            broker_id=config.pull_from_broker_id,
         )
 
     def commit_offset(self, queue: MessageQueue) -> int:
@@ -366,9 +360,9 @@ class PushCore(ConsumerCore):
             return False
         return super().may_prefetch(task, offsets, size)
 
-    def found(self, task: PullTask, messages: list[MessageView]) -> None:
+    def take_in(self, task: PullTask, messages: list[MessageView]) -> None:
         """Put the messages into the queue and have them consumed."""
-        unwrap_retries(task.queue, messages)
+        self.stats.pulled(task.queue.topic, len(messages), task.pull_ms, self.clock.now_ms())
         process_queue = task.process_queue
         with process_queue.lock:
             dispatch = process_queue.put(messages)
@@ -383,15 +377,11 @@ class PushCore(ConsumerCore):
             if process_queue.count == 0:
                 self.offsets.update(task.queue, task.next_offset, increase_only=True)
 
-    def offset_illegal(self, task: PullTask) -> bool:
+    def offset_illegal(self, task: PullTask, *, reset: bool) -> bool:
         """Drop the queue, save the offset the broker offers, and take the queue anew."""
-        self.offsets.update_and_freeze(task.queue, task.next_offset)
-        self.instance.spawn(self._take_anew(task.queue))
+        del reset  # that is done either way
+        self.instance.spawn(self.reset_offsets({task.queue: task.next_offset}))
         return False
-
-    async def _take_anew(self, queue: MessageQueue) -> None:
-        await self.give_up([queue])
-        self.balance_soon()
 
     def progressed(self, task: PullTask, *, idle: bool) -> None:
         """Pull again where flow control waits for room; go on giving up a queue."""
@@ -401,9 +391,96 @@ class PushCore(ConsumerCore):
         if idle:
             self.thread.post(self._queue_idle, task.queue)
 
+    # What a broker knows of queues
 
-def _no_listener(messages: Sequence[MessageView]) -> None:
-    raise ClientStateError(f"there is no listener for topic {messages[0].topic}")
+    async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of ``topic``."""
+        self.lifecycle.check_running()
+        topic = self.namespace.wrap(topic)
+        check_topic(topic)
+        return self.namespace.unwrap_queues(await self.instance.subscribe_queues(topic))
 
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message."""
+        self.lifecycle.check_running()
+        return await min_offset(self.instance, self.namespace.wrap_queue(queue))
 
-_NOBODY: Final = Listener(_no_listener)
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset of the next message to come."""
+        self.lifecycle.check_running()
+        return await max_offset(self.instance, self.namespace.wrap_queue(queue))
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Where a time lies in a queue."""
+        self.lifecycle.check_running()
+        wrapped = self.namespace.wrap_queue(queue)
+        return await offset_for_timestamp(self.instance, wrapped, timestamp_ms)
+
+    async def send_message_back(
+        self, message: MessageView, delay_level: int, broker_name: str | None
+    ) -> None:
+        """Have a message stored again, to be consumed later."""
+        self.lifecycle.check_running()
+        await self.send_back.send(message, delay_level, broker_name)
+
+    # What operators ask
+
+    async def reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Give up those of the queues it has, and take them anew at these offsets.
+
+        The offsets are frozen until the queues are gone, so that what listeners still work on
+        moves none of them (MQClientInstance.resetOffset, which suspends all for 10 s instead).
+        """
+        mine = [queue for queue in offsets if queue in self.tasks]
+        for queue in mine:
+            self.offsets.update_and_freeze(queue, offsets[queue])
+        # To persist them here too is for a queue that is leaving, its offset saved already.
+        await asyncio.gather(self.offsets.persist(mine, confirmed=True), self.give_up(mine))
+        self.balance_soon()
+
+    async def reset_offset_by_timestamp(self, timestamp_ms: int) -> None:
+        """Go on, in all queues it has, at the messages stored at ``timestamp_ms`` or later."""
+        self.lifecycle.check_running()
+        queues = [queue for queue in self.tasks if queue.topic != self._retry_topic]
+        asked = (offset_for_timestamp(self.instance, queue, timestamp_ms) for queue in queues)
+        await self.reset_offsets(dict(zip(queues, await asyncio.gather(*asked), strict=True)))
+
+    async def consume_directly(
+        self, message: MessageView, broker_name: str
+    ) -> ConsumeMessageDirectlyResult | None:
+        """Have the message's listener consume it, beside all others."""
+        queue = MessageQueue(message.topic, broker_name, message.queue_id)
+        self.unwrap(queue, [message])
+        listener = self.listener_of(message)
+        call = DirectCall(listener, message, self._service.context(queue), self.clock)
+        await self.runner_of(listener).run_apart(call)
+        return call.result
+
+    def flow_control_times(self) -> FlowControlTimes:
+        """How often flow control held pulls back; from any thread."""
+        return FlowControlTimes(0, self.flow.held_back, self.flow.held_back_by_span)
+
+    def consume_status(self, topic: str) -> ConsumeStatusInfo:
+        """How fast ``topic`` is consumed; from any thread."""
+        return self.stats.status(self.namespace.wrap(topic), self.clock.now_ms())
+
+    async def running_info(self, *, jstack: bool = False) -> ConsumerRunningInfo:
+        """As every consumer; and what push consumers have besides."""
+        info = await super().running_info(jstack=jstack)
+        properties = {
+            PROP_CONSUME_ORDERLY: str(self.config.orderly).lower(),
+            PROP_THREADPOOL_CORE_SIZE: str(self.listeners.size),
+        }
+        times = self.flow_control_times()
+        counters = {
+            "queueFlowControlTimes": str(times.of_queue),
+            "queueMaxSpanFlowControlTimes": str(times.of_span),
+        }
+        return msgspec.structs.replace(
+            info,
+            properties=info.properties | properties,
+            status_table={
+                item.topic: self.consume_status(item.topic) for item in info.subscription_set
+            },
+            user_consumer_info=counters,
+        )

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from orbitmq.client.instance import ClientInstance
+from orbitmq.client.rebalance import names
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BodyError, BrokerError, NetworkError
 from orbitmq.message import MessageQueue
@@ -33,6 +34,8 @@ class QueueLocks:
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
+        self._giving_back: list[MessageQueue] = []
+        self._unlocking: asyncio.Task[None] | None = None
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool]:
         """Lock ``queues``, or renew their locks: for each, whether it is this client's now.
@@ -46,8 +49,18 @@ class QueueLocks:
         return {queue: granted for answer in answers for queue, granted in answer.items()}
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Give ``queues`` back; a broker that does not hear of it does so by itself in time."""
-        by_broker = _by_broker(queues)
+        """Give ``queues`` back; a broker that does not hear of it does so by itself in time.
+
+        Queues are given up one by one: those of the same moment are given back by one request.
+        """
+        self._giving_back += queues
+        if self._unlocking is None:
+            self._unlocking = asyncio.create_task(self._unlock_all())
+        await asyncio.shield(self._unlocking)
+
+    async def _unlock_all(self) -> None:
+        by_broker = _by_broker(self._giving_back)
+        self._giving_back, self._unlocking = [], None
         await asyncio.gather(*(self._unlock(broker, mine) for broker, mine in by_broker.items()))
 
     async def _lock(
@@ -88,4 +101,7 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 
 def _texts(queues: Iterable[MessageQueue]) -> str:
-    return ", ".join(f"{queue.topic}/{queue.broker_name}/{queue.queue_id}" for queue in queues)
+    by_topic: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_topic.setdefault(queue.topic, []).append(queue)
+    return ", ".join(f"{names(mine)} of {topic}" for topic, mine in by_topic.items())

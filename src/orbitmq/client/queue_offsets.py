@@ -1,6 +1,6 @@
 """What a broker knows of a queue's offsets: the ends of the queue, and where a time lies in it.
 
-Follows MQAdminImpl.maxOffset, minOffset and searchOffset.
+Follows MQAdminImpl.maxOffset, minOffset, searchOffset and earliestMsgStoreTime.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 from orbitmq.client.instance import ClientInstance
 from orbitmq.codes import RequestCode
 from orbitmq.message import MessageQueue
-from orbitmq.wire.command import Header
+from orbitmq.wire.command import Header, RemotingCommand
 from orbitmq.wire.headers import (
     OffsetResponseHeader,
     SearchOffsetRequestHeader,
+    TimestampResponseHeader,
     TopicQueueRequestHeader,
 )
 
@@ -21,7 +22,7 @@ async def max_offset(instance: ClientInstance, queue: MessageQueue) -> int:
     header = TopicQueueRequestHeader(
         topic=queue.topic, queue_id=queue.queue_id, committed=True, bname=queue.broker_name
     )
-    return await _ask(instance, queue, RequestCode.GET_MAX_OFFSET, header)
+    return _offset(await _ask(instance, queue, RequestCode.GET_MAX_OFFSET, header))
 
 
 async def min_offset(instance: ClientInstance, queue: MessageQueue) -> int:
@@ -29,7 +30,19 @@ async def min_offset(instance: ClientInstance, queue: MessageQueue) -> int:
     header = TopicQueueRequestHeader(
         topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
     )
-    return await _ask(instance, queue, RequestCode.GET_MIN_OFFSET, header)
+    return _offset(await _ask(instance, queue, RequestCode.GET_MIN_OFFSET, header))
+
+
+async def earliest_message_store_time(instance: ClientInstance, queue: MessageQueue) -> int:
+    """When the oldest message of ``queue`` was stored, ms since the epoch; -1 where it is empty.
+
+    Errors as :func:`max_offset`.
+    """
+    header = TopicQueueRequestHeader(
+        topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
+    )
+    answer = await _ask(instance, queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+    return answer.header(TimestampResponseHeader).timestamp
 
 
 async def offset_for_timestamp(
@@ -46,12 +59,15 @@ async def offset_for_timestamp(
         timestamp=timestamp_ms,
         bname=queue.broker_name,
     )
-    return await _ask(instance, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+    return _offset(await _ask(instance, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
 
 
 async def _ask(
     instance: ClientInstance, queue: MessageQueue, code: RequestCode, header: Header
-) -> int:
+) -> RemotingCommand:
     address = await instance.broker_address(queue.broker_name, topic=queue.topic)
-    answer = await instance.request(address, code, header)
+    return await instance.request(address, code, header)
+
+
+def _offset(answer: RemotingCommand) -> int:
     return answer.header(OffsetResponseHeader).offset

@@ -2,8 +2,9 @@
 
 Every consumer of a group works out its own share from the same lists of queues and of client ids,
 every 20 s and when something changed, as Java's RebalanceImpl does. Two things go beyond Java.
-The log says which queues moved, from whom, and why. And a queue that comes from a consumer that
-is still there is announced as such, so that its first pull can wait for the last offset.
+The log says which queues moved, from whom or to whom, and why. And a queue that comes from a
+consumer that is still there is announced as such, so that its first pull can wait for the last
+offset.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from orbitmq.allocate import AllocateStrategy
+from orbitmq.allocate import AllocateByConfig, AllocateStrategy, allocate_all, java_order
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.process_queue import ProcessQueue
-from orbitmq.errors import BrokerError, NetworkError, OrbitMQError, TopicNotFoundError
+from orbitmq.errors import OrbitMQError, TopicNotFoundError
 from orbitmq.message import MessageQueue
 from orbitmq.names import RETRY_PREFIX
 
@@ -25,8 +26,8 @@ log = logging.getLogger("orbitmq.client.rebalance")
 
 _EAGER_LOOKS: Final = 30
 """How often a topic without a route is asked for again soon instead of at the next rebalance."""
-_MAX_OWNERS_WORK: Final = 1_000_000
-"""Queues times clients beyond which former owners are not worked out."""
+_MOST_NAMED: Final = 5
+"""How many client ids a line of the log names."""
 
 
 class QueueOwner(Protocol):
@@ -80,16 +81,17 @@ def plan(
     (updateProcessQueueTableInRebalance). Queues on their way out are left alone.
     """
     wanted = set(assigned)
-    lost, expired = [], []
+    lost: list[MessageQueue] = []
+    expired: dict[MessageQueue, None] = {}
     for queue, process_queue in owned.items():
         if queue.topic != topic or process_queue.leaving:
             continue
         if queue not in wanted:
             lost.append(queue)
         elif expire and process_queue.pull_expired(now_ms):
-            expired.append(queue)
+            expired[queue] = None
     gained = [queue for queue in assigned if queue not in owned or queue in expired]
-    return Plan(lost, expired, gained)
+    return Plan(lost, list(expired), gained)
 
 
 class Membership(NamedTuple):
@@ -98,17 +100,21 @@ class Membership(NamedTuple):
     client_ids: tuple[str, ...]
     queues: tuple[MessageQueue, ...]
 
+    def distance(self, before: Membership) -> int:
+        """How many clients came or left."""
+        return len(set(self.client_ids) ^ set(before.client_ids))
+
     def change_since(self, before: Membership | None) -> str:
         """What is different from ``before``, in words."""
         if before is None:
             return "first share"
         told = [
-            f"{what} {', '.join(map(str, sorted(items)))}"
-            for what, items in (
+            f"{what} {_some(sorted(ids))}"
+            for what, ids in (
                 ("joined:", set(self.client_ids) - set(before.client_ids)),
                 ("left:", set(before.client_ids) - set(self.client_ids)),
             )
-            if items
+            if ids
         ]
         if len(self.queues) != len(before.queues):
             told.append(f"the topic's queues went from {len(before.queues)} to {len(self.queues)}")
@@ -139,7 +145,7 @@ class Rebalance:
         self._next_waits = False
         self._known: dict[str, Membership] = {}
         self._looks: Counter[str] = Counter()
-        self._failures: dict[str, str] = {}
+        self._told: dict[str, str] = {}
 
     async def run(self) -> bool:
         """Balance all topics (doRebalance); False when it should be tried again soon.
@@ -153,13 +159,7 @@ class Rebalance:
             self._next_waits = False
             balanced = True
             for topic in list(self._owner.subscribed_topics()):
-                try:
-                    balanced = await self._balance(topic) and balanced
-                except TopicNotFoundError as error:
-                    balanced = self._without_route(topic, error) and balanced
-                except (NetworkError, BrokerError) as error:
-                    self._log_failure(topic, error)
-                    balanced = False
+                balanced = await self._try_to_balance(topic) and balanced
             await self._leave_other_topics()
             return balanced
 
@@ -168,16 +168,27 @@ class Rebalance:
         async with self._running:
             pass
 
+    async def _try_to_balance(self, topic: str) -> bool:
+        """Balance one topic; what goes wrong leaves its queues, and the other topics, alone."""
+        try:
+            return await self._balance(topic)
+        except TopicNotFoundError as error:
+            return self._without_route(topic, error)
+        except OrbitMQError as error:
+            self._tell(topic, f"its queues stay as they are: {error}")
+        except Exception as error:  # noqa: BLE001 - a user's strategy may raise anything
+            self._tell(topic, f"its queues stay as they are: {error!r}", error=error)
+        return False
+
     async def _balance(self, topic: str) -> bool:
+        """Take and give up what it needs (rebalanceByTopic)."""
         queues = sorted(await self._instance.subscribe_queues(topic))
         self._looks.pop(topic, None)
         if self._strategy is None:
-            now = Membership((), tuple(queues))
-            return await self._apply(topic, now, queues)
+            return await self._apply(topic, Membership((), tuple(queues)), queues)
         client_id = self._instance.client_id
-        client_ids = sorted(await self._instance.consumer_ids(self._group, topic))
-        now = Membership(tuple(client_ids), tuple(queues))
-        self._failures.pop(topic, None)
+        client_ids = await self._instance.consumer_ids(self._group, topic)
+        client_ids = sorted(client_ids, key=java_order)
         seen = client_id in client_ids
         if not seen:
             # The broker forgot us, so the others share our queues already.
@@ -185,29 +196,62 @@ class Rebalance:
                 "group %s: the broker does not know this client, %s", self._group, client_id
             )
             await self._instance.heartbeat()
-        if not queues or not client_ids:
-            return await self._apply(topic, now, [])
-        mine = self._strategy(self._group, client_id, queues, client_ids)
+        if not client_ids:
+            return False
+        now = Membership(tuple(client_ids), tuple(queues))
+        mine = self._strategy(self._group, client_id, queues, client_ids) if queues else []
+        # AllocateByConfig names the queues of all topics.
+        mine = list(dict.fromkeys(queue for queue in mine if queue.topic == topic))
         return await self._apply(topic, now, mine) and seen
 
     async def _apply(self, topic: str, now: Membership, mine: Sequence[MessageQueue]) -> bool:
+        """Have the owner hold ``mine`` of ``topic``; False when some could not be had yet."""
         owner = self._owner
-        change = plan(
-            topic, owner.owned(), mine, self._instance.clock.now_ms(), expire=self._expire
-        )
+        now_ms = self._instance.clock.now_ms()
+        change = plan(topic, owner.owned(), mine, now_ms, expire=self._expire)
+        complete = not any(change) or await self._carry_out(topic, change, now, mine)
+        held = owner.owned()
+        if all(queue in held and not held[queue].leaving for queue in mine):
+            self._known[topic] = now
+            self._told.pop(topic, None)
+        return complete
+
+    async def _carry_out(
+        self, topic: str, change: Plan, now: Membership, mine: Sequence[MessageQueue]
+    ) -> bool:
+        owner, me = self._owner, self._instance.client_id
         before = self._known.get(topic)
-        self._known[topic] = now
-        if not any(change):
-            return True
-        former = self._former_owners(topic, before, now)
-        self._log(topic, change, former, now.change_since(before))
+        reason = now.change_since(before)
+        if change.lost:
+            self._log_moves("gives up", change.lost, "to", self._owners(now), reason)
+        if change.expired:
+            log.error(
+                "group %s: %s of %s were not pulled for two minutes and are taken anew; please "
+                "report this",
+                self._group,
+                names(change.expired),
+                topic,
+            )
         if change.lost or change.expired:
             await owner.give_up([*change.lost, *change.expired])
-        here = set(now.client_ids) - {self._instance.client_id}
-        complete = not change.gained or await owner.take_on(
-            {queue: former.get(queue) in here for queue in change.gained}
+        if not change.gained:
+            await owner.queues_changed(topic, now.queues, mine)
+            return True
+        others = tuple(client_id for client_id in now.client_ids if client_id != me)
+        former = self._owners(before or Membership(others, now.queues))
+        # Where several came or left, one who is still there may have had a queue in between.
+        several = bool(others) and before is not None and now.distance(before) > 1
+        complete = await owner.take_on(
+            {queue: several or former.get(queue) in others for queue in change.gained}
         )
-        await owner.queues_changed(topic, now.queues, mine)
+        held = owner.owned()
+        taken = [queue for queue in change.gained if queue in held]
+        self._log_moves("takes", taken, "from", former, reason)
+        if len(taken) < len(change.gained):
+            missing = names(queue for queue in change.gained if queue not in held)
+            self._tell(topic, f"{missing} cannot be had yet ({reason})", logging.INFO)
+        if change.lost or taken:
+            await owner.queues_changed(topic, now.queues, mine)
         return complete
 
     async def _leave_other_topics(self) -> None:
@@ -215,16 +259,33 @@ class Rebalance:
         topics = set(self._owner.subscribed_topics())
         held = self._owner.owned().items()
         lost = [queue for queue, pq in held if queue.topic not in topics and not pq.leaving]
+        for topic in sorted({queue.topic for queue in lost}):
+            log.info(
+                "group %s, client %s, topic %s: gives up %s (unsubscribed)",
+                self._group,
+                self._instance.client_id,
+                topic,
+                names(queue for queue in lost if queue.topic == topic),
+            )
         if lost:
-            log.info("group %s gives up, unsubscribed: %s", self._group, names(lost))
             await self._owner.give_up(lost)
+        for table in (self._known, self._looks, self._told):
+            for topic in table.keys() - topics:
+                del table[topic]
 
-    def _log_failure(self, topic: str, error: OrbitMQError) -> None:
-        """Warn of a failure when it is new; it may come every second for a long time."""
-        new = self._failures.get(topic) != str(error) and not topic.startswith(RETRY_PREFIX)
-        self._failures[topic] = str(error)
-        level = logging.WARNING if new else logging.DEBUG
-        log.log(level, "group %s keeps its queues of %s as they are: %s", self._group, topic, error)
+    def _tell(
+        self,
+        topic: str,
+        text: str,
+        level: int = logging.WARNING,
+        *,
+        error: Exception | None = None,
+    ) -> None:
+        """Log what is in the way when it is new; it may come every second for a long time."""
+        new = self._told.get(topic) != text and not topic.startswith(RETRY_PREFIX)
+        self._told[topic] = text
+        level = level if new else logging.DEBUG
+        log.log(level, "group %s, topic %s: %s", self._group, topic, text, exc_info=error)
 
     def _without_route(self, topic: str, error: OrbitMQError) -> bool:
         """A topic nobody knows yet is asked for again soon, but not for ever."""
@@ -233,42 +294,42 @@ class Rebalance:
             log.warning("group %s waits for topic %s: %s", self._group, topic, error)
         return self._looks[topic] > _EAGER_LOOKS
 
-    def _former_owners(
-        self, topic: str, before: Membership | None, now: Membership
-    ) -> dict[MessageQueue, str]:
-        """Who had each queue, worked out as each of them did; empty where that is too much."""
-        if self._strategy is None:
+    def _owners(self, members: Membership) -> dict[MessageQueue, str]:
+        """Who has each queue, worked out as each of ``members`` does."""
+        if not members.client_ids or not members.queues:
             return {}
-        me = self._instance.client_id
-        then = before or Membership(tuple(id_ for id_ in now.client_ids if id_ != me), now.queues)
-        if not then.client_ids or len(then.client_ids) * len(then.queues) > _MAX_OWNERS_WORK:
-            return {}
-        owners = {}
+        if self._strategy is None or isinstance(self._strategy, AllocateByConfig):
+            return {}  # each client has its own, which only it knows
         try:
-            for client_id in then.client_ids:
-                share = self._strategy(self._group, client_id, then.queues, then.client_ids)
-                owners.update(dict.fromkeys(share, client_id))
-        except OrbitMQError as error:
-            log.debug("who had the queues of %s cannot be told: %s", topic, error)
-        return owners
+            shares = allocate_all(self._strategy, self._group, members.queues, members.client_ids)
+        except Exception as error:  # noqa: BLE001 - a user's strategy may raise anything
+            log.debug("who has the queues of group %s cannot be told: %r", self._group, error)
+            return {}
+        return {queue: client_id for client_id, share in shares.items() for queue in share}
 
-    def _log(
-        self, topic: str, change: Plan, former: Mapping[MessageQueue, str], reason: str
+    def _log_moves(
+        self,
+        verb: str,
+        queues: Collection[MessageQueue],
+        preposition: str,
+        owners: Mapping[MessageQueue, str],
+        reason: str,
     ) -> None:
-        prefix = f"group {self._group}, client {self._instance.client_id}, topic {topic}"
-        if change.lost:
-            log.info("%s: gives up %s (%s)", prefix, names(change.lost), reason)
-        if change.expired:
-            log.error(
-                "%s: %s were not pulled for two minutes and are taken anew; please report this",
-                prefix,
-                names(change.expired),
-            )
         by_owner: dict[str, list[MessageQueue]] = {}
-        for queue in change.gained:
-            by_owner.setdefault(former.get(queue, "nobody"), []).append(queue)
-        for owner, queues in by_owner.items():
-            log.info("%s: takes %s from %s (%s)", prefix, names(queues), owner, reason)
+        for queue in queues:
+            by_owner.setdefault(owners.get(queue, "nobody"), []).append(queue)
+        for owner, moved in by_owner.items():
+            log.info(
+                "group %s, client %s, topic %s: %s %s %s %s (%s)",
+                self._group,
+                self._instance.client_id,
+                moved[0].topic,
+                verb,
+                names(moved),
+                preposition,
+                owner,
+                reason,
+            )
 
 
 def names(queues: Iterable[MessageQueue]) -> str:
@@ -277,6 +338,12 @@ def names(queues: Iterable[MessageQueue]) -> str:
     for queue in sorted(queues):
         by_broker.setdefault(queue.broker_name, []).append(queue.queue_id)
     return " ".join(f"{broker}/{_ranges(ids)}" for broker, ids in by_broker.items())
+
+
+def _some(ids: Sequence[str]) -> str:
+    """The first few client ids, and how many more there are."""
+    more = len(ids) - _MOST_NAMED
+    return ", ".join(ids[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _ranges(ids: list[int]) -> str:

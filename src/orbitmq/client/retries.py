@@ -13,6 +13,7 @@ from typing import Final
 
 from orbitmq import codes
 from orbitmq.client.instance import ClientInstance
+from orbitmq.client.namespace import NO_NAMESPACE, Namespace
 from orbitmq.client.routes import publish_queues
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
@@ -52,31 +53,41 @@ class SendBack:
     A message that failed ``max_reconsume_times`` times goes to the dead-letter queue.
     """
 
-    def __init__(self, instance: ClientInstance, group: str, max_reconsume_times: int) -> None:
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        max_reconsume_times: int,
+        namespace: Namespace = NO_NAMESPACE,
+    ) -> None:
+        self._namespace = namespace
         self._instance = instance
         self._group = group
         self._max_reconsume_times = max_reconsume_times
 
-    async def send(self, message: MessageView, delay_level: int) -> None:
+    async def send(
+        self, message: MessageView, delay_level: int, broker_name: str | None = None
+    ) -> None:
         """Have the message's broker store it anew, or any broker where that one does not.
 
-        ``delay_level`` as ConsumeConcurrentlyContext says. Raises OrbitMQError when no broker
-        took it.
+        ``broker_name`` says which one has it (the one it was pulled from), ``delay_level`` is as
+        ConsumeConcurrentlyContext says. Raises OrbitMQError when no broker took it.
         """
         instance = self._instance
+        broker_name = broker_name or message.broker_name
         header = ConsumerSendMsgBackRequestHeader(
             offset=message.physical_offset,
             group=self._group,
             delay_level=delay_level,
             origin_msg_id=message.message_id,
-            origin_topic=message.topic,
+            origin_topic=self._namespace.wrap(message.topic),
             max_reconsume_times=self._max_reconsume_times,
-            bname=message.broker_name,
+            bname=broker_name,
         )
-        address = instance.routes.master_address(message.broker_name)
+        address = instance.routes.master_address(broker_name)
         try:
             if address is None:
-                raise ConnectError(f"broker {message.broker_name} has no master", "")
+                raise ConnectError(f"broker {broker_name} has no master", "")
             await instance.request(
                 address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=_TIMEOUT_MS
             )
@@ -113,7 +124,7 @@ class SendBack:
         properties = dict(message.properties)
         origin = properties.get(property_names.ORIGIN_MESSAGE_ID) or message.message_id
         properties[property_names.ORIGIN_MESSAGE_ID] = origin
-        properties[property_names.RETRY_TOPIC] = message.topic
+        properties[property_names.RETRY_TOPIC] = self._namespace.wrap(message.topic)
         properties[property_names.DELAY] = str(_FIRST_RETRY_LEVEL + times)
         properties.pop(property_names.TRANSACTION_PREPARED, None)
         header = SendMessageRequestHeaderV2(

@@ -18,8 +18,10 @@ from orbitmq import codes
 from orbitmq.client.config import ProducerConfig
 from orbitmq.client.in_flight import InFlight
 from orbitmq.client.instance import ClientInstance
+from orbitmq.client.namespace import Namespace
 from orbitmq.client.outgoing import Outgoing
 from orbitmq.client.publish import PublishInfo, PublishRoutes
+from orbitmq.codes import RequestCode
 from orbitmq.errors import (
     BrokerError,
     ConnectError,
@@ -27,7 +29,6 @@ from orbitmq.errors import (
     NetworkError,
     OrbitMQError,
     RequestTimeoutError,
-    for_code,
 )
 from orbitmq.message import MessageQueue, SendResult, SendStatus
 from orbitmq.net.connection import Connection
@@ -73,11 +74,17 @@ class Sender:
     """What the messages of one producer need on their way."""
 
     def __init__(
-        self, group: str, instance: ClientInstance, config: ProducerConfig, in_flight: InFlight
+        self,
+        group: str,
+        instance: ClientInstance,
+        config: ProducerConfig,
+        in_flight: InFlight,
+        namespace: Namespace,
     ) -> None:
         self.instance = instance
         self.config = config
         self.in_flight = in_flight
+        self.namespace = namespace
         self.routes = PublishRoutes(instance, config)
         self.loop = asyncio.get_running_loop()
         self._group = group
@@ -98,6 +105,7 @@ class Sender:
                 default_topic_queue_nums=self.config.default_topic_queue_nums,
                 unit_mode=self.config.unit_mode,
                 batch=batch,
+                hook=self.instance.hook,
             )
         return template
 
@@ -194,7 +202,7 @@ class Sending:
         target = self._target = self._queue or self._select(info)
         broker = self._broker = target.broker_name
         instance = self._sender.instance
-        address = instance.routes.master_address(broker)
+        address = instance.send_address(broker)
         if address is None:
             self._attempt_failed(
                 ConnectError(f"no route names a master of broker {broker!r}", broker)
@@ -241,7 +249,7 @@ class Sending:
                 sender.instance.clock.now_ms(),
                 outgoing.flag,
                 outgoing.properties,
-                len(outgoing.body),
+                outgoing.body,
                 oneway=self._oneway,
             )
         except (HeaderError, TypeError) as error:  # a field of the user's that is no header field
@@ -254,7 +262,7 @@ class Sending:
         limit = sender.config.send_max_timeout_per_request_ms
         if limit is not None and self._attempts_left:
             left_ms = min(left_ms, limit)
-        connection.expect(opaque, self._answered, timeout_ms=left_ms)
+        connection.expect(opaque, RequestCode.SEND_MESSAGE_V2, self._answered, timeout_ms=left_ms)
         connection.send(head, outgoing.body)
 
     def _written(self) -> None:
@@ -268,7 +276,7 @@ class Sending:
         status = _STORED.get(answer.code)
         if status is None:
             address = self._sender.instance.routes.master_address(self._target.broker_name) or ""
-            self._attempt_failed(for_code(answer.code, answer.remark, address))
+            self._attempt_failed(self._sender.instance.error_of(answer, address))
             return
         try:
             result = self._result(status, answer)
@@ -295,7 +303,7 @@ class Sending:
             status,
             header.batch_uniq_id or self._outgoing.message_id,
             header.msg_id,
-            queue,
+            self._sender.namespace.unwrap_queue(queue),
             header.queue_offset,
             header.transaction_id,
             header.msg_region or DEFAULT_REGION,

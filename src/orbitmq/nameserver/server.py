@@ -19,6 +19,7 @@ from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher, Handler
 from orbitmq.net.server import Server
+from orbitmq.net.tls import ServerTls
 from orbitmq.wire.bodies import Body, DataVersion, TopicRouteData
 from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import (
@@ -50,10 +51,16 @@ _V4_9_4: Final = 401
 class NameServer:
     """A name server on a port of its own; ``routes`` is its state, a new one by default.
 
-    All methods belong to the running loop.
+    ``tls`` has it speak TLS too, or only. All methods belong to the running loop.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, routes: RouteTable | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock = SYSTEM_CLOCK,
+        routes: RouteTable | None = None,
+        *,
+        tls: ServerTls | None = None,
+    ) -> None:
         self.routes = routes or RouteTable()
         self._clock = clock
         self._scan: asyncio.TimerHandle | None = None
@@ -73,7 +80,7 @@ class NameServer:
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
         }
-        self._server = Server(Dispatcher(handlers).dispatch, on_closed=self._disconnected)
+        self._server = Server(Dispatcher(handlers).dispatch, on_closed=self._disconnected, tls=tls)
 
     @property
     def port(self) -> int:

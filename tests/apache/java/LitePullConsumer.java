@@ -10,17 +10,17 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Polls `topic`: `mode` subscribe (with the tag expression `tags`, queues shared with the group) or
  * assign (all queues, from their beginning). Commits at the end what it has polled, which Java's
- * shutdown() alone does not. Prints rows as PushConsumer does, and with
- * subscribe its queues.
+ * shutdown() alone does not. Prints as PushConsumer does.
  */
 final class LitePullConsumer {
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = Marked.options(arguments);
         String topic = options.get("topic");
-        Received received = new Received(topic, options.get("report").equals("count"));
+        Received received = new Received(options.get("report"));
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.get("group"));
         consumer.setNamesrvAddr(options.get("nameServer"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setAllocateMessageQueueStrategy(new Share(topic));
         consumer.setPullBatchSize(Integer.parseInt(options.get("batch")));
         CountDownLatch stopped = Marked.stopped();
         if (options.get("mode").equals("assign")) {
@@ -31,7 +31,7 @@ final class LitePullConsumer {
                 consumer.seekToBegin(queue);
             }
         } else {
-            consumer.subscribe(topic, options.get("tags"), received);
+            consumer.subscribe(topic, options.get("tags"));
             consumer.start();
         }
         Marked.line("ready", Collections.singletonMap("clientId", consumer.buildMQClientId()));

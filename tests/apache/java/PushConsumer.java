@@ -13,12 +13,12 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Consumes `topic` with the tag expression `tags`, `mode` concurrent or orderly, `batch` messages a
  * call of the listener. With `failFirst=true` each message's first delivery is refused, so that it
  * comes again. Prints each delivery as a row [key, broker, queue, offset, tag, reconsume times, crc32];
- * a line `queues` gives the ids of the queues it has, whenever they change.
+ * what Share prints comes besides.
  */
 final class PushConsumer {
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = Marked.options(arguments);
-        Received received = new Received(options.get("topic"), options.get("report").equals("count"));
+        Received received = new Received(options.get("report"));
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.get("group"));
         consumer.setNamesrvAddr(options.get("nameServer"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -28,7 +28,7 @@ final class PushConsumer {
         consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeMessageBatchMaxSize(Integer.parseInt(options.get("batch")));
         consumer.subscribe(options.get("topic"), options.get("tags"));
-        consumer.setMessageQueueListener(received);
+        consumer.setAllocateMessageQueueStrategy(new Share(options.get("topic")));
         boolean failFirst = Boolean.parseBoolean(options.get("failFirst"));
         if (options.get("mode").equals("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->

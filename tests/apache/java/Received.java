@@ -1,29 +1,26 @@
-import java.util.Set;
-import org.apache.rocketmq.client.consumer.MessageQueueListener;
 import org.apache.rocketmq.common.message.MessageExt;
-import org.apache.rocketmq.common.message.MessageQueue;
 
-/** The rows of received messages, and which queues the consumer has, the same from both consumers. */
-final class Received implements MessageQueueListener {
+/**
+ * The rows of received messages, the same from both consumers. `report`: `messages`, some hundred to
+ * a line; `count`, just how many; `each`, printed before they count as consumed, as one must be that
+ * will be killed.
+ */
+final class Received {
     private final Marked marked;
-    private final String topic;
+    private final boolean each;
 
-    Received(String topic, boolean countsOnly) {
-        this.topic = topic;
-        marked = new Marked("messages", countsOnly);
-    }
-
-    @Override
-    public void messageQueueChanged(String changed, Set<MessageQueue> all, Set<MessageQueue> mine) {
-        if (changed.equals(topic)) {
-            Marked.line("queues", mine.stream().mapToInt(MessageQueue::getQueueId).sorted().toArray());
-        }
+    Received(String report) {
+        marked = new Marked("messages", report.equals("count"));
+        each = report.equals("each");
     }
 
     void add(MessageExt message) {
         marked.add(message.getKeys(), message.getBrokerName(), message.getQueueId(),
             message.getQueueOffset(), message.getTags(), message.getReconsumeTimes(),
             Marked.crc(message.getBody()));
+        if (each) {
+            marked.flush();
+        }
     }
 
     void end() {

@@ -1,0 +1,191 @@
+"""The pull consumer and its schedule service, on our brokers and Apache's 4.9.7 and 5.5.0 alike."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orbitmq import (
+    Message,
+    MessageQueue,
+    MessageSelector,
+    Producer,
+    PullConsumer,
+    PullConsumerScheduleService,
+    PullResult,
+    PullStatus,
+    PullTaskContext,
+)
+from orbitmq.testing.wait import wait_until
+from tests.apache.conftest import release_or_skip
+from tests.apache.jars import NEWEST, OLDEST
+from tests.apache.java_clients import JavaConsumer
+from tests.apache.java_program import options
+
+if TYPE_CHECKING:
+    from tests.apache.jars import ApacheRelease
+    from tests.apache.orbit import Cluster, OrbitCluster
+
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+
+
+def send(cluster: Cluster, queue: MessageQueue, numbers: range) -> None:
+    with Producer(f"{queue.topic}-senders", name_server=cluster.name_server) as producer:
+        for number in numbers:
+            tag = "even" if number % 2 == 0 else "odd"
+            message = Message(queue.topic, b"%d" % number, tags=tag)
+            message.properties = {"number": str(number)}
+            producer.send(message, queue=queue)
+
+
+def bodies(result: PullResult) -> list[int]:
+    return [int(message.body) for message in result.messages]
+
+
+def test_every_kind_of_pull_and_its_offsets(cluster: Cluster) -> None:
+    topic = cluster.new_topic("pulled", 2, brokers=2)
+    group = f"{topic}-readers"
+    queue, empty = (MessageQueue(topic, "broker-b", number) for number in range(2))
+    send(cluster, queue, range(10))
+    settings: dict[str, Any] = {"topics": topic, "name_server": cluster.name_server}
+    with PullConsumer(group, broker_suspend_max_time_ms=1_000, **settings) as consumer:
+        queues = consumer.fetch_subscribe_message_queues(topic)
+        assert len(queues) == 4
+        wait_until(lambda: consumer.fetch_message_queues_in_balance(topic) == queues, timeout=30)
+
+        # Apache's brokers build the consume queue a moment after they stored a message.
+        wait_until(lambda: consumer.max_offset(queue) == 10)
+        assert consumer.min_offset(queue) == 0
+        assert consumer.search_offset(queue, 0) == 0
+        assert consumer.earliest_message_store_time(queue) > 0
+
+        found = consumer.pull(queue, "*", 2, 5)
+        assert (found[:4], bodies(found)) == ((PullStatus.FOUND, 7, 0, 10), [2, 3, 4, 5, 6])
+        assert found.messages[0].message_queue == queue
+        assert bodies(consumer.pull(queue, "odd", 0, 32)) == [1, 3, 5, 7, 9]
+        by_sql = MessageSelector.by_sql("number BETWEEN 3 AND 5")
+        assert bodies(consumer.pull(queue, by_sql, 0, 32)) == [3, 4, 5]
+        assert bodies(consumer.pull_async(queue, "*", 8, 32).result(30)) == [8, 9]
+
+        assert consumer.pull(queue, "*", 10, 32)[:2] == (PullStatus.NO_NEW_MESSAGE, 10)
+        assert consumer.pull(queue, "none", 0, 32)[:2] == (PullStatus.NO_MATCHED_MESSAGE, 10)
+        assert consumer.pull(queue, "*", 20, 32)[:2] == (PullStatus.OFFSET_ILLEGAL, 10)
+        held = consumer.pull_block_if_not_found(queue, "*", 10, 32)
+        assert held.status is PullStatus.NO_NEW_MESSAGE
+
+        waiting = consumer.pull_async(queue, "*", 10, 32, block_if_not_found=True)
+        send(cluster, queue, range(10, 11))
+        assert waiting.result(30).status in {PullStatus.FOUND, PullStatus.NO_NEW_MESSAGE}
+        wait_until(lambda: bodies(consumer.pull(queue, "*", 10, 32)) == [10])
+
+        (first, *_) = found.messages
+        consumer.send_message_back(first, 1)
+        consumer.update_consume_offset(queue, 7)
+        consumer.persist(queue)
+        assert consumer.fetch_consume_offset(queue, from_store=True) == 7
+        consumer.update_consume_offset(empty, 0)
+        consumer.update_consume_offset(queue, 9)
+
+        (retries, *_) = consumer.fetch_subscribe_message_queues(f"%RETRY%{group}")
+        retries = retries._replace(broker_name="broker-b")
+        wait_until(lambda: consumer.max_offset(retries) == 1, timeout=30)
+        (again,) = consumer.pull(retries, "*", 0, 32).messages
+        assert (again.body, again.reconsume_times) == (b"2", 1)
+    with PullConsumer(group, **settings) as consumer:
+        assert consumer.fetch_consume_offset(queue) == 9
+
+
+def test_scheduled_pulls_consume_everything_once_and_hand_over(cluster: Cluster) -> None:
+    topic = cluster.new_topic("scheduled", 4)
+    queues = [MessageQueue(topic, "broker-a", number) for number in range(4)]
+    seen: list[int] = []
+    lock = threading.Lock()
+
+    def work(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        consumer = context.pull_consumer
+        offset = max(0, consumer.fetch_consume_offset(queue))
+        result = consumer.pull(queue, "*", offset, 8)
+        with lock:
+            seen.extend(bodies(result))
+        consumer.update_consume_offset(queue, result.next_begin_offset)
+        context.pull_next_delay_ms = 20
+
+    def service() -> PullConsumerScheduleService:
+        made = PullConsumerScheduleService(f"{topic}-readers", name_server=cluster.name_server)
+        made.register_pull_task_callback(topic, work)
+        return made
+
+    def count(member: PullConsumerScheduleService) -> int:
+        return len(member.pull_consumer.fetch_message_queues_in_balance(topic))
+
+    for queue in queues:
+        send(cluster, queue, range(queue.queue_id * 100, queue.queue_id * 100 + 20))
+    with service() as first:
+        wait_until(lambda: len(seen) == 80, timeout=30)
+        with service() as second:
+            wait_until(lambda: count(first) == count(second) == 2, timeout=30)
+            for queue in queues:
+                send(cluster, queue, range(queue.queue_id * 100 + 20, queue.queue_id * 100 + 40))
+            wait_until(lambda: len(seen) == 160, timeout=30)
+        wait_until(lambda: count(first) == 4, timeout=30)
+        send(cluster, queues[3], range(340, 350))
+        wait_until(lambda: len(seen) == 170, timeout=30)
+    numbers = [range(number * 100, number * 100 + 40) for number in range(4)]
+    assert sorted(seen) == [*(n for numbers_ in numbers for n in numbers_), *range(340, 350)]
+
+
+class JavaPullSchedule(JavaConsumer):
+    """Apache's MQPullConsumerScheduleService."""
+
+    def __init__(self, release: ApacheRelease, name_server: str, topic: str, group: str) -> None:
+        values = {"nameServer": name_server, "topic": topic, "group": group}
+        super().__init__(release, "PullSchedule", options(values))
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_java_s_service_and_ours_share_a_group_on_our_broker(
+    orbit_cluster: OrbitCluster, version: str
+) -> None:
+    server, topic = orbit_cluster.name_server, orbit_cluster.new_topic("shared", 4)
+    group = f"{topic}-readers"
+    queues = [MessageQueue(topic, "broker-a", number) for number in range(4)]
+    called: set[MessageQueue] = set()
+    ours: list[tuple[int, int]] = []
+
+    def work(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        called.add(queue)
+        consumer = context.pull_consumer
+        result = consumer.pull(queue, "*", max(0, consumer.fetch_consume_offset(queue)), 8)
+        ours.extend((message.queue_id, message.queue_offset) for message in result.messages)
+        consumer.update_consume_offset(queue, result.next_begin_offset)
+        context.pull_next_delay_ms = 20
+
+    def send_ten() -> None:
+        for queue in queues:
+            send(orbit_cluster, queue, range(10))
+
+    # Java's client of 5.x balances once a second at most, and gives a queue up only then.
+    service = PullConsumerScheduleService(group, name_server=server, handover_delay_ms=2_000)
+    service.register_pull_task_callback(topic, work)
+    send_ten()
+    with JavaPullSchedule(release_or_skip(version), server, topic, group) as java:
+        assert java.wait_for("statuses") == [
+            "NO_NEW_MSG 0",
+            "NO_MATCHED_MSG 0",
+            "OFFSET_ILLEGAL 0",
+        ]
+        java.wait_count(40)
+        with service:
+            in_balance = service.pull_consumer.fetch_message_queues_in_balance
+            wait_until(lambda: len(called) == 2, timeout=30)
+            send_ten()
+            wait_until(lambda: len(ours) == 20, timeout=30)
+            java.wait_count(60)
+            java.stop()
+            wait_until(lambda: in_balance(topic) == queues, timeout=30)
+            send_ten()
+            wait_until(lambda: len(ours) == 60, timeout=30)
+    theirs = [(message.queue, message.offset) for message in java.messages]
+    assert sorted(theirs + ours) == [(queue, offset) for queue in range(4) for offset in range(30)]
