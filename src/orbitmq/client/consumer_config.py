@@ -65,9 +65,10 @@ class ConsumerConfig(GroupConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long a queue waits after a pull that failed."""
     pull_delay_when_flow_control_ms: Millis = 50
     """How long a queue waits that holds too much, unless consumption makes room sooner."""
-    handover_delay_ms: CountOrZero = 500
+    handover_delay_ms: CountOrZero = 1_500
     """How long a queue that a running consumer gives up waits for its last offset before it is
-    pulled here (Java pulls every new queue after 500 ms, from the offset as it was before)."""
+    pulled here: Java's consumers take up to a second to notice that they shall give it up. (Java
+    pulls every new queue after 500 ms, from the offset as it was before.)"""
     enable_trace: bool = False
     """Whether it tells the trace topic which messages it consumed, when and how."""
     trace_topic: str | None = None
@@ -167,7 +168,7 @@ class PullScheduleConfig(PullConfig, frozen=True, kw_only=True, forbid_unknown_f
 
     pull_thread_nums: UpTo1024 = 20
     """How many callbacks run at once."""
-    handover_delay_ms: CountOrZero = 500
+    handover_delay_ms: CountOrZero = 1_500
     """How long a queue that a running consumer gives up waits for its last offset before its
     callback is called here (Java calls it at once)."""
     shutdown_timeout_ms: CountOrZero = 30_000
