@@ -68,13 +68,20 @@ def latency_figures(
             yield compare(f"{name}, send to listener, {share}", "us", figures, 1.0, less=True)
 
 
-def latencies(program: list[str], broker: RunningBroker, mode: str, name: str) -> list[float]:
+def latencies(
+    program: list[str],
+    broker: RunningBroker,
+    mode: str,
+    name: str,
+    messages: int = PACED,
+    seconds: float = PACE_SECONDS,
+) -> list[float]:
     """The median and the 99th percentile, in microseconds."""
     topic = f"bench-latency-{mode}-{name}"
     fill(broker, topic, 0)
-    plan = Plan("pace", broker.address, topic, PACED, seconds=PACE_SECONDS)
+    plan = Plan("pace", broker.address, topic, messages, seconds=seconds)
     consumer = subprocess.Popen(
-        [*program, "latency", mode, broker.name_server, topic, topic, str(PACED)],
+        [*program, "latency", mode, broker.name_server, topic, topic, str(messages)],
         stdout=subprocess.PIPE,
         text=True,
     )

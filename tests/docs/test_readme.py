@@ -111,7 +111,7 @@ def test_the_embedded_broker_in_a_pytest_test(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("jvm")
+@pytest.mark.xdist_group("spark")
 def test_the_spark_reader(broker: EmbeddedBroker) -> None:
     with Producer("orders", name_server=broker.name_server) as producer:
         for carrier in ("UA", "UA", "AA"):

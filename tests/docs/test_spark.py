@@ -16,7 +16,7 @@ SPARK = "docs/spark.md"
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("jvm")
+@pytest.mark.xdist_group("spark")
 def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
     code = snippets(SPARK)
     assert len(code) == 3

@@ -131,7 +131,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.xdist_group("jvm")
+@pytest.mark.xdist_group("spark")
 @pytest.mark.spark
 def test_a_session_of_ones_own_runs_with_no_java_installed(
     broker: EmbeddedBroker, tmp_path: Path

@@ -23,7 +23,7 @@ from orbitmq.wire.command import RemotingCommand
 from tests.spark.fake_cluster import answer, server
 from tests.spark.topics import Topic, stored
 
-pytestmark = [pytest.mark.xdist_group("jvm"), pytest.mark.spark]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.spark]
 
 SECONDS = 60
 
