@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from orbitmq import EmbeddedBroker, Producer
 from orbitmq.broker.config import BrokerConfig
 from tests.docs.snippets import ROOT, run, snippet, snippets
 
@@ -42,3 +43,22 @@ def test_the_table_of_options_is_the_commands() -> None:
     assert options["--host"] == defaults.host
     assert options["--broker-name"] == defaults.broker_name
     assert options["--cluster"] == defaults.cluster_name
+
+
+def test_a_second_broker_joins_the_first_ones_name_server() -> None:
+    command = snippet(BROKER, "broker-b", "sh").split()[1:]
+    with EmbeddedBroker() as first:
+        command[command.index("--name-server") + 1] = first.name_server
+        command[command.index("--port") + 1] = "0"
+        second = subprocess.Popen(
+            [sys.executable, "-m", "orbitmq.cli", *command], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert second.stdout is not None
+            assert second.stdout.readline().startswith("ready")
+            with Producer("demo", name_server=first.name_server) as producer:
+                brokers = {queue.broker_name for queue in producer.publish_queues("TBW102")}
+            assert brokers == {"broker-a", "broker-b"}
+        finally:
+            second.terminate()
+            second.communicate(timeout=30)

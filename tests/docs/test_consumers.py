@@ -150,3 +150,9 @@ def test_every_python_snippet_is_run_here() -> None:
     assert len(snippets(CONSUMERS)) == 5
     assert len(snippets(KAFKA)) == 2
     assert len(snippets(JAVA)) == 1
+
+
+def test_a_semicolon_would_end_a_statement_in_a_diagram() -> None:
+    for page in (CONSUMERS, "docs/architecture.md"):
+        for diagram in snippets(page, "mermaid"):
+            assert ";" not in diagram

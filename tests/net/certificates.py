@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
+
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 PASSWORD = "open sesame"
 
@@ -22,32 +29,19 @@ class Certificates(NamedTuple):
 
 
 def make_certificates(directory: Path) -> Certificates:
-    """Make them with the openssl program."""
-    ca, ca_key, cert, key, locked, request, extensions = (
-        str(directory / name)
-        for name in (
-            "ca.pem",
-            "ca.key",
-            "cert.pem",
-            "key.pem",
-            "locked.pem",
-            "cert.csr",
-            "cert.ext",
-        )
+    """Make them in ``directory``."""
+    authority = trustme.CA()
+    server = authority.issue_cert("127.0.0.1")
+    key = server.private_key_pem.bytes()
+    locked = load_pem_private_key(key, None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(PASSWORD.encode())
     )
-    Path(extensions).write_text("subjectAltName=IP:127.0.0.1\n")
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    _openssl("req", "-x509", *new_key, "-keyout", ca_key, "-out", ca, *_name("a test's CA"))
-    _openssl("req", *new_key, "-keyout", key, "-out", request, *_name("127.0.0.1"))
-    signer = ["-CA", ca, "-CAkey", ca_key, "-CAcreateserial"]
-    _openssl("x509", "-req", "-in", request, *signer, "-extfile", extensions, "-out", cert)
-    _openssl("pkcs8", "-topk8", "-in", key, "-passout", f"pass:{PASSWORD}", "-out", locked)
-    return Certificates(ca, cert, key, locked)
-
-
-def _name(name: str) -> tuple[str, str]:
-    return "-subj", f"/CN={name}"
-
-
-def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+    contents = {
+        "ca.pem": authority.cert_pem.bytes(),
+        "cert.pem": b"".join(pem.bytes() for pem in server.cert_chain_pems),
+        "key.pem": key,
+        "locked.pem": locked,
+    }
+    for name, content in contents.items():
+        (directory / name).write_bytes(content)
+    return Certificates(*(str(directory / name) for name in contents))
