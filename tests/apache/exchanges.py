@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from orbitmq import SendResult
 
-SECONDS = 90
+# Brokers keep the locks of a consumer that is gone for 60 s; then a rebalance must come.
+SECONDS = 150
 
 Rows: TypeAlias = "Iterable[Received] | Iterable[Sent]"
 

@@ -1,4 +1,4 @@
-"""Apache's own trace decoder reads our trace records, and its encoder writes the same."""
+"""Traces: Apache's own decoder reads our records, and its encoder writes the same."""
 
 from __future__ import annotations
 
@@ -6,13 +6,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orbitmq.wire.trace import RECORD_END, ConsumeTrace, ContextCode, TracedMessage
+from orbitmq import LitePullConsumer, PushConsumer
+from orbitmq.testing.wait import wait_until
+from orbitmq.wire.trace import FIELD_END, RECORD_END, ConsumeTrace, ContextCode, TracedMessage
+from tests.apache.exchanges import send_messages
 from tests.apache.java_program import JavaProgram, options
+from tests.consumer_program import FROM_FIRST
 
 if TYPE_CHECKING:
+    from orbitmq import MessageView
     from tests.apache.jars import ApacheRelease
+    from tests.apache.orbit import Cluster
+
+COUNT = 6
 
 pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+
+
+def by_apache(release: ApacheRelease, records: str) -> list[str]:
+    """The records, decoded and encoded again by Apache's class."""
+    arguments = options({"records": records.encode().hex()})
+    with JavaProgram(release, "TraceRecords", arguments) as program:
+        program.wait()
+        return [str(value) for value in program.values("record")]
+
+
+def cut(records: str) -> list[str]:
+    return [record + RECORD_END for record in records.split(RECORD_END)[:-1]]
 
 
 def test_apaches_classes_read_and_write_the_same_records(apache: ApacheRelease) -> None:
@@ -24,8 +44,36 @@ def test_apaches_classes_read_and_write_the_same_records(apache: ApacheRelease) 
     records = trace.before()
     records += trace.after(12, ContextCode.SUCCESS, 1_700_000_000_024, success=True)
     records += trace.after(7, ContextCode.TIME_OUT, 1_700_000_000_014, success=False)
-    arguments = options({"records": records.encode().hex()})
-    with JavaProgram(apache, "TraceRecords", arguments) as program:
-        program.wait()
-        decoded = program.values("record")
-    assert decoded == [record + RECORD_END for record in records.split(RECORD_END)[:-1]]
+    assert by_apache(apache, records) == cut(records)
+
+
+def test_a_consumer_is_traced_on_every_broker(cluster: Cluster, apache: ApacheRelease) -> None:
+    topic = cluster.new_topic("traced", 2, brokers=2)
+    traces = cluster.new_topic("traces", 1, brokers=2)
+    send_messages(cluster.name_server, topic, range(COUNT))
+    consumed: list[MessageView] = []
+    consumer = PushConsumer(
+        f"{topic}-workers",
+        consumed.extend,
+        name_server=cluster.name_server,
+        consume_from_where=FROM_FIRST,
+        enable_trace=True,
+        trace_topic=traces,
+    )
+    consumer.subscribe(topic)
+    with consumer:
+        wait_until(lambda: len(consumed) == COUNT, timeout=60)
+    records = ""
+    with LitePullConsumer(
+        f"{topic}-auditors", name_server=cluster.name_server, consume_from_where=FROM_FIRST
+    ) as auditor:
+        auditor.subscribe(traces)
+        while records.count(RECORD_END) < 2 * COUNT:
+            polled = auditor.poll(timeout=30)
+            assert polled, f"only these came: {records!r}"
+            records += "".join(message.body.decode() for message in polled)
+    ids = {message.message_id for message in consumed}
+    told = [record.split(FIELD_END) for record in by_apache(apache, records)]
+    assert {record[5] for record in told if record[0] == "SubBefore"} == ids
+    assert {record[2] for record in told if record[0] == "SubAfter"} == ids
+    assert len(told) == 2 * COUNT

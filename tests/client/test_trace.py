@@ -124,13 +124,20 @@ def test_a_failure_is_told_with_its_kind_and_time() -> None:
     assert after[3:7] == ["250", "false", "null", "2"]
 
 
-def test_messages_without_a_region_are_not_traced() -> None:
+def test_messages_that_are_not_to_be_traced_are_not() -> None:
     told: list[Traced] = []
     hook = TraceHook(told.append, ManualClock())
-    context = ConsumeMessageContext("mailers", QUEUE, [stored(0, {})])
+    context = ConsumeMessageContext("mailers", QUEUE, [stored(0, {"TRACE_ON": "false"})])
     hook.consume_message_before(context)
     hook.consume_message_after(context)
     assert told == []
+
+
+def test_a_broker_that_tells_no_region_is_traced_as_by_the_client_of_its_time() -> None:
+    told: list[Traced] = []
+    hook = TraceHook(told.append, ManualClock())
+    hook.consume_message_before(ConsumeMessageContext("mailers", QUEUE, [stored(0, {})]))
+    assert told[0].records.split(FIELD_END)[2] == "null"
 
 
 def test_records_that_come_too_fast_are_dropped_and_counted(

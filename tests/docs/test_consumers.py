@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 import orbitmq
 from orbitmq import EmbeddedBroker, Message, Producer
 from orbitmq.client.async_lite_pull_consumer import AsyncLitePullConsumer
+from orbitmq.client.consumer_config import LitePullConfig
 from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import ROOT, run, snippet, snippets
 
@@ -135,6 +137,15 @@ def test_the_names_for_kafkas_exist(page: str) -> None:
         if line.startswith("| `"):
             for name in re.findall(r"`(\w+)\(", line.replace("\\|", "/").split("|")[-2]):
                 assert hasattr(AsyncLitePullConsumer, name) or hasattr(orbitmq, name), name
+
+
+def test_the_settings_for_kafkas_exist() -> None:
+    text = (ROOT / KAFKA).read_text()
+    rows = text[text.index("| configuration | here |") :].split("\n\n")[0].splitlines()[2:]
+    settings = {field.name for field in msgspec.structs.fields(LitePullConfig)}
+    for row in rows:
+        for name in re.findall(r"`([a-z_]+)`", row.split("|")[2]):
+            assert name in settings, name
 
 
 def test_the_files_and_pages_they_name_exist() -> None:

@@ -30,6 +30,9 @@ from orbitmq.wire.trace import ConsumeTrace, ContextCode, TracedMessage
 
 log = logging.getLogger("orbitmq.client.trace")
 
+_NO_REGION: Final = "null"
+"""What stands for the region that brokers of 4.9 do not tell: as the client of 4.9 writes it.
+The client of 5.5 leaves such messages out."""
 _CAPACITY: Final = 2048
 _FLUSH_SECONDS: Final = 5.0
 _MAX_MESSAGE_SIZE: Final = 128_000
@@ -58,9 +61,9 @@ class TraceHook:
         traced = [
             message for message in context.message_list if message.property(TRACE_SWITCH) != "false"
         ]
-        region = traced[-1].property(MSG_REGION) if traced else None
-        if region is None:
-            return  # not traced, or stored by a broker without a region
+        if not traced:
+            return
+        region = traced[-1].property(MSG_REGION) or _NO_REGION
         trace = context.trace_context = ConsumeTrace.begin(
             context.consumer_group, region, self._clock.now_ms(), list(map(_traced, traced))
         )
