@@ -13,7 +13,7 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import ClassVar
 
 from orbitmq import codes
@@ -90,7 +90,7 @@ class OperatedConsumer(ABC):
         addresses = self.instance.name_servers.addresses
         properties[PROP_NAMESERVER_ADDR] = f"{addresses};" if addresses else ""
         properties[PROP_CONSUME_TYPE] = self.consume_type.value
-        properties[PROP_CLIENT_VERSION] = f"OrbitMQ {version('orbitmq')}"
+        properties[PROP_CLIENT_VERSION] = f"OrbitMQ {_own_version()}"
         properties[PROP_CONSUMER_START_TIMESTAMP] = str(self.born_ms)
         queues = {}
         for queue, process_queue in self.owned().items():
@@ -210,6 +210,13 @@ def describe_threads() -> str:
             stack = "".join(traceback.format_stack(frame))
             parts.append(f"{thread.name:<40}TID: {thread.ident}\n{stack}")
     return "\n".join(parts)
+
+
+def _own_version() -> str:
+    try:
+        return version("orbitmq")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "of a checkout"
 
 
 def _no_consumer(group: str) -> ClientStateError:
