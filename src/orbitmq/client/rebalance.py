@@ -208,9 +208,12 @@ class Rebalance:
         """Have the owner hold ``mine`` of ``topic``; False when some could not be had yet."""
         owner = self._owner
         now_ms = self._instance.clock.now_ms()
-        change = plan(topic, owner.owned(), mine, now_ms, expire=self._expire)
-        complete = not any(change) or await self._carry_out(topic, change, now, mine)
         held = owner.owned()
+        change = plan(topic, held, mine, now_ms, expire=self._expire)
+        complete = True
+        if any(change):
+            complete = await self._carry_out(topic, change, now, mine)
+            held = owner.owned()
         if all(queue in held and not held[queue].leaving for queue in mine):
             self._known[topic] = now
             self._told.pop(topic, None)
