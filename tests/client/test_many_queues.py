@@ -16,6 +16,8 @@ from orbitmq.wire.bodies import TopicConfig
 from orbitmq.wire.message_view import MessageView
 
 COUNT = 10_000
+WAIT_SECONDS = 60
+"""A deadline for a machine that is busy with other things; otherwise each wait takes a second."""
 SERVED = [MessageQueue("wide", "broker-a", number) for number in range(0, COUNT, 100)]
 BYTES_A_QUEUE = 40_000
 """Generous: consumer and broker, which are one process here, take some 9 KB."""
@@ -78,25 +80,37 @@ def test_ten_thousand_queues(
     second = make(broker, second_inbox, orderly=orderly)
     before = anonymous_bytes()
     with Producer("makers", name_server=broker.name_server) as producer, first:
-        wait_until(lambda: len(pulled(first)) == COUNT, "all queues are pulled", timeout=20)
-        wait_until(lambda: broker.call(lambda node: len(node.broker.pulling.held)) >= COUNT)
+        wait_until(
+            lambda: len(pulled(first)) == COUNT, "all queues are pulled", timeout=WAIT_SECONDS
+        )
+        wait_until(
+            lambda: broker.call(lambda node: len(node.broker.pulling.held)) >= COUNT,
+            timeout=WAIT_SECONDS,
+        )
         assert anonymous_bytes() - before < COUNT * BYTES_A_QUEUE
         for queue in SERVED:
             producer.send(Message("wide", b"1"), queue=queue)
         numbers = [queue.queue_id for queue in SERVED]
-        wait_until(lambda: sorted(first_inbox.queue_ids) == numbers)
+        wait_until(lambda: sorted(first_inbox.queue_ids) == numbers, timeout=WAIT_SECONDS)
 
         with second:
-            wait_until(lambda: len(pulled(second)) == COUNT // 2, "half is pulled", timeout=20)
+            wait_until(
+                lambda: len(pulled(second)) == COUNT // 2, "half is pulled", timeout=WAIT_SECONDS
+            )
             assert pulled(first).isdisjoint(pulled(second))
             assert len(pulled(first)) == COUNT // 2
             for queue in SERVED:
                 producer.send(Message("wide", b"2"), queue=queue)
-            wait_until(lambda: len(first_inbox.queue_ids + second_inbox.queue_ids) >= 200)
+            wait_until(
+                lambda: len(first_inbox.queue_ids + second_inbox.queue_ids) >= 200,
+                timeout=WAIT_SECONDS,
+            )
             # Nothing came twice; what was consumed was committed before its queue was given up.
             assert sorted(first_inbox.queue_ids + second_inbox.queue_ids) == sorted(numbers * 2)
             assert len(second_inbox.queue_ids) == 50
-        wait_until(lambda: len(pulled(first)) == COUNT, "all queues are pulled again", timeout=20)
+        wait_until(
+            lambda: len(pulled(first)) == COUNT, "all queues are pulled again", timeout=WAIT_SECONDS
+        )
     offsets = broker.call(
         lambda node: [node.broker.offsets.query("readers", "wide", number) for number in numbers]
     )
