@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.brokers import RunningBroker, fill, generate
 from benchmarks.generator import Plan
-from benchmarks.results import Result, compare
+from benchmarks.results import Result, compare, figures_in
 from tests.apache.jars import OPEN_MODULES, ApacheRelease
 
 MODES = {"lite": "lite pull consumer", "push": "push consumer"}
@@ -87,7 +87,7 @@ def latencies(
     )
     generate(plan)
     output, _ = consumer.communicate(timeout=60)
-    return _figures(output)
+    return figures_in(output)
 
 
 def measured(program: list[str], arguments: list[str]) -> list[float]:
@@ -99,9 +99,4 @@ def measured(program: list[str], arguments: list[str]) -> list[float]:
         check=True,
         timeout=600,
     )
-    return _figures(done.stdout)
-
-
-def _figures(output: str) -> list[float]:
-    """The numbers after the last ``@@``; Apache's client may print lines of its own."""
-    return [float(word) for word in output.rpartition("@@")[2].split()]
+    return figures_in(done.stdout)

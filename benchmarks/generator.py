@@ -98,13 +98,13 @@ def call(address: str, frame: bytes) -> bytes:
     return response
 
 
-def create_topic(address: str, topic: str) -> None:
-    """A topic with eight queues."""
+def create_topic(address: str, topic: str, queues: int = QUEUES) -> None:
+    """A topic with so many queues."""
     header = CreateTopicRequestHeader(
         topic=topic,
         default_topic="TBW102",
-        read_queue_nums=QUEUES,
-        write_queue_nums=QUEUES,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
         perm=6,
         topic_filter_type="SINGLE_TAG",
         topic_sys_flag=0,

@@ -99,12 +99,14 @@ def queues(name_server: str, topic: str, group: str, count: int, seconds: float)
 
 def idle(name_server: str, topic: str, group: str, count: int, seconds: float) -> list[float]:
     """One consumer, then many, each with a connection and a group of its own."""
-    consumers = [consumer_of(name_server, topic, f"{group}-{n}") for n in range(count + 1)]
+    consumers: list[PushConsumer] = []
     sizes = []
-    for started in (consumers[:1], consumers[1:]):
-        for consumer in started:
+    for more in (1, count):
+        for _ in range(more):
+            consumer = consumer_of(name_server, topic, f"{group}-{len(consumers)}")
             consumer.start()
-        seconds_until(lambda: all(pulls(consumer, topic) for consumer in started))  # noqa: B023
+            consumers.append(consumer)
+        seconds_until(lambda: all(pulls(consumer, topic) for consumer in consumers))
         time.sleep(seconds)
         sizes.append(anonymous_bytes())
     return [sizes[0] / 1e6, (sizes[1] - sizes[0]) / 1000 / count]

@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.brokers import RunningBroker
-from benchmarks.generator import OK, call
-from benchmarks.results import Result, compare
-from orbitmq.codes import RequestCode
-from orbitmq.wire.command import encode_request
-from orbitmq.wire.headers import CreateTopicRequestHeader
+from benchmarks.generator import create_topic
+from benchmarks.results import Result, compare, figures_in
 from tests.apache.jars import OPEN_MODULES, ApacheRelease
 
 COUNTS = (10, 1_000, 10_000)
@@ -38,7 +35,7 @@ def holding_figures(
         source = Path(__file__).with_name("java") / "Holding.java"
         programs.append([apache.java, *OPEN_MODULES, "-cp", apache.classpath(), str(source)])
     for count in COUNTS:
-        make_topic(broker, count)
+        create_topic(broker.address, f"bench-holding-{count}", count)
         # What few queues take when nothing happens tells nothing of the queues.
         most = count == COUNTS[-1]
         held = seconds if most else 0
@@ -53,22 +50,6 @@ def holding_figures(
         yield compare(
             name, unit, [[side[index] for side in row] for row in measured], None, less=True
         )
-
-
-def make_topic(broker: RunningBroker, queues: int) -> None:
-    """A topic named for its number of queues."""
-    header = CreateTopicRequestHeader(
-        topic=f"bench-holding-{queues}",
-        default_topic="TBW102",
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
-    )
-    answer = call(broker.address, encode_request(RequestCode.UPDATE_AND_CREATE_TOPIC, 1, header))
-    if OK not in answer:
-        raise RuntimeError(f"{broker.address} does not create {header.topic}: {answer!r}")
 
 
 def _measure(
@@ -98,4 +79,4 @@ def _measure(
 
 def _figures(command: list[str]) -> list[float]:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=300)
-    return [float(word) for word in done.stdout.rpartition("@@")[2].split()]
+    return figures_in(done.stdout)

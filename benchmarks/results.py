@@ -29,6 +29,11 @@ def compare(
     return Result(name, unit, ours, median(row[1] for row in rounds), ratio, aim)
 
 
+def figures_in(output: str) -> list[float]:
+    """The numbers after a program's last ``@@``; Apache's client may print lines of its own."""
+    return [float(word) for word in output.rpartition("@@")[2].split()]
+
+
 def show(result: Result) -> None:
     """One line of the table."""
     apache = "" if result.apache is None else figure(result.apache)

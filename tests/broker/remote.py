@@ -226,11 +226,3 @@ def with_broker(scenario: Callable[[Running, Client], Awaitable[None]], **settin
             await scenario(node, await node.connect())
 
     asyncio.run(main())
-
-
-async def until(condition: Callable[[], object], what: str) -> None:
-    """Let the loop run until ``condition`` holds."""
-    async with asyncio.timeout(TIMEOUT_MS / 1000):
-        while not condition():  # noqa: ASYNC110 - what is awaited has no event
-            await asyncio.sleep(0.002)
-    assert condition(), what

@@ -22,7 +22,8 @@ from orbitmq.wire.bodies import (
     SubscriptionData,
     SubscriptionGroupConfig,
 )
-from tests.broker.remote import Client, Running, heartbeat, until, with_broker
+from tests.broker.remote import Client, Running, heartbeat, with_broker
+from tests.waiting import until
 
 
 def noticed(client: Client) -> list[str]:

@@ -12,7 +12,8 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.codes import RequestCode
 from orbitmq.errors import CorruptStoreError
 from orbitmq.wire.command import RemotingCommand
-from tests.broker.remote import Client, Running, running, until, with_broker
+from tests.broker.remote import Client, Running, running, with_broker
+from tests.waiting import until
 
 
 async def query(client: Client, queue_id: int = 0, **fields: str) -> RemotingCommand:

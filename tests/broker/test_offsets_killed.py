@@ -71,10 +71,11 @@ def test_a_killed_broker_loses_at_most_the_commits_of_an_interval(tmp_path: Path
         await client.heartbeat("g", "T")
         assert await committed(client) <= offset
         seen = set[int]()
-        while len(seen) < times:
-            offset += 1
-            await commit(client, offset)
-            seen.add(saved(tmp_path))
+        async with asyncio.timeout(20):
+            while len(seen) < times:
+                offset += 1
+                await commit(client, offset)
+                seen.add(saved(tmp_path))
         client.close()
         return max(seen), offset
 

@@ -10,6 +10,7 @@ import pytest
 from orbitmq import codes
 from orbitmq.broker.handlers import relay
 from orbitmq.codes import RequestCode
+from orbitmq.errors import ConnectionLostError
 from orbitmq.message import MessageQueue
 from orbitmq.wire.admin_bodies import GetConsumerStatusBody
 from orbitmq.wire.bodies import Body, SubscriptionGroupConfig
@@ -20,7 +21,8 @@ from orbitmq.wire.headers import (
     GetConsumerStatusRequestHeader,
 )
 from orbitmq.wire.message_view import decode_records
-from tests.broker.remote import Client, Running, until, with_broker
+from tests.broker.remote import Client, Running, with_broker
+from tests.waiting import until
 
 RUNNING_INFO = RequestCode.GET_CONSUMER_RUNNING_INFO
 DIRECTLY = RequestCode.CONSUME_MESSAGE_DIRECTLY
@@ -202,7 +204,7 @@ def test_an_operator_that_leaves_before_the_answer_harms_nobody() -> None:
         answered = ask(operator, RUNNING_INFO, consumerGroup="g", clientId="one")
         request = await asked(consumer, RUNNING_INFO)
         operator.close()
-        with pytest.raises(Exception, match="was lost"):
+        with pytest.raises(ConnectionLostError, match="was lost"):
             await answered
         answer(consumer, request)
         await consumer.settle()

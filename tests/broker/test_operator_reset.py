@@ -22,9 +22,9 @@ from tests.broker.remote import (
     Running,
     bodies,
     running,
-    until,
     with_broker,
 )
+from tests.waiting import until
 
 
 async def reset(client: Client, **fields: object) -> RemotingCommand:

@@ -17,9 +17,9 @@ from tests.broker.remote import (
     Running,
     bodies,
     pull_header,
-    until,
     with_broker,
 )
+from tests.waiting import until
 
 
 def outcome(answer: RemotingCommand) -> tuple[int, str | None, int, int, int]:

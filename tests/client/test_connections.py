@@ -13,7 +13,8 @@ from orbitmq.errors import RequestTimeoutError
 from orbitmq.net import connection as connection_module
 from tests.client.stub_cluster import StubCluster, answer, silence
 from tests.client.test_instance import Producer as RegisteredProducer
-from tests.client.test_instance import until, with_instance
+from tests.client.test_instance import with_instance
+from tests.waiting import until
 
 
 def test_a_send_that_is_sent_away_goes_over_a_new_connection() -> None:

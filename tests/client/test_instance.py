@@ -17,6 +17,7 @@ from orbitmq.errors import (
     BrokerError,
     ClientStateError,
     ConnectError,
+    ConnectionLostError,
     RequestNotSupportedError,
     RequestTimeoutError,
     TopicNotFoundError,
@@ -35,6 +36,7 @@ from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import ConsumerGroupRequestHeader
 from tests.client.stub_cluster import StubCluster, answer, hang_up, silence
 from tests.net.test_pool import unused_address
+from tests.waiting import until
 
 
 class Consumer:
@@ -49,6 +51,7 @@ class Consumer:
         self.topics = topics
         self.rebalances = 0
         self.persists = 0
+        self.notices = 0
         self.balanced = True
         self.error: Exception | None = None
 
@@ -60,6 +63,9 @@ class Consumer:
         if self.error is not None:
             raise self.error
         return self.balanced
+
+    def balance_soon(self) -> None:
+        self.notices += 1
 
     async def persist_offsets(self) -> None:
         self.persists += 1
@@ -79,13 +85,6 @@ class Producer:
 
     def route_changed(self, topic: str, route: TopicRouteData) -> None:
         self.changes.append(topic)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what happens on the running loop or on that of the cluster."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.002)
 
 
 def config(name_server: str, **settings: Any) -> ClientConfig:
@@ -318,7 +317,7 @@ def test_a_broker_that_lost_us_hears_of_us_at_once() -> None:
         await instance.heartbeat()
         broker = cluster.brokers[0]
         broker.default = hang_up
-        with pytest.raises(Exception, match="lost"):
+        with pytest.raises(ConnectionLostError, match="lost"):
             await instance.request(broker.address, 1)
         broker.default = broker.answer
         told, rebalances = len(heartbeats(cluster)), consumer.rebalances
@@ -412,8 +411,9 @@ def test_consumer_ids_are_asked_of_a_broker_of_the_topic() -> None:
 
 def test_brokers_are_answered() -> None:
     async def scenario(instance: ClientInstance) -> None:
-        consumer = Consumer()
+        consumer, other = Consumer(), Consumer()
         instance.register_consumer("g", consumer)
+        instance.register_consumer("h", other)
         instance.handle(
             307, lambda command, connection: connection.send(encode_response(command, 0))
         )
@@ -428,9 +428,9 @@ def test_brokers_are_answered() -> None:
             assert refused.code == codes.REQUEST_CODE_NOT_SUPPORTED
             to_client.oneway(39)
 
-        rebalances = consumer.rebalances
         await asyncio.to_thread(cluster.run, ask())
-        await until(lambda: consumer.rebalances > rebalances)
+        await until(lambda: consumer.notices == 1)
+        assert other.notices == 0
 
     with StubCluster() as cluster:
         with_instance(cluster, scenario, rebalance_min_interval_ms=1)

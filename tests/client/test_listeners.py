@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from orbitmq.client.listeners import (
     ConsumeContext,
     ConsumeStatus,
     Listener,
+    is_coroutine_function,
 )
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
@@ -110,3 +112,29 @@ def test_objects_with_a_coroutine_call_are_awaited() -> None:
 
     assert Listener(Handler()).is_async
     assert call(Handler()) is ConsumeStatus.RECONSUME_LATER
+
+
+async def _consume(prefix: str, messages: Sequence[MessageView]) -> None:
+    """A coroutine function that a listener may be made of."""
+
+
+class _Consumer:
+    async def __call__(self, messages: Sequence[MessageView]) -> None:
+        """An object that is called like one."""
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (partial(_consume, "a"), True),
+        (_Consumer(), True),
+        (_Consumer().__call__, True),
+        (print, False),
+        (partial(print, "a"), False),
+    ],
+)
+def test_coroutine_functions_are_known_in_every_guise(
+    function: Callable[..., Any], expected: bool
+) -> None:
+    assert is_coroutine_function(function) is expected
+    assert Listener(function).is_async is expected

@@ -81,7 +81,7 @@ def test_asynchronous_iteration_ends_with_the_consumer(broker: EmbeddedBroker) -
 
         iterating = asyncio.create_task(iterate())
         polling = asyncio.create_task(consumer.poll(10))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # now both wait
         await consumer.shutdown()
         assert await iterating == []
         assert await polling == []

@@ -19,8 +19,9 @@ from orbitmq.client.instance import ClientInstance
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ClientStateError, ConfigError, ConnectError
 from tests.client.stub_cluster import StubCluster, silence
-from tests.client.test_instance import config, until, with_instance
+from tests.client.test_instance import config, with_instance
 from tests.net.test_pool import unused_address
+from tests.waiting import until
 
 
 class Page(HTTPServer):

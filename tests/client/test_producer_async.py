@@ -37,6 +37,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.command import RemotingCommand
 from tests.client.stub_cluster import StubBroker, StubCluster, answer, silence
+from tests.waiting import until
 
 
 @contextmanager
@@ -388,8 +389,7 @@ def test_a_coroutine_waits_for_room_without_blocking_its_loop() -> None:
         settings: ProducerSettings = {"name_server": cluster.address, "max_in_flight": 2}
         async with AsyncProducer("writers", **settings) as producer:
             sends = [asyncio.create_task(producer.send(Message("t", b"x"))) for _ in range(5)]
-            while len(gate.held) < 2:  # noqa: ASYNC110 - held on another thread
-                await asyncio.sleep(0.002)
+            await until(lambda: len(gate.held) >= 2, "two sends held")
             with pytest.raises(RequestTimeoutError, match="max_in_flight=2"):
                 await producer.send(Message("t", b"x"), timeout_ms=20)
             sends[4].cancel()

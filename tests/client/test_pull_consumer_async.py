@@ -13,14 +13,9 @@ from orbitmq.errors import ClientStateError, ConfigError
 from orbitmq.message import Message, PullStatus
 from orbitmq.testing.clock import ManualClock
 from tests.client.pushing import QUEUES, committed, move, send
+from tests.waiting import until
 
 Q0 = QUEUES[0]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - what is awaited has no event
-            await asyncio.sleep(0.005)
 
 
 def play(broker: EmbeddedBroker, scenario: Callable[[AsyncPullConsumer], Awaitable[None]]) -> None:

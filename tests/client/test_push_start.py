@@ -87,7 +87,6 @@ def test_the_retry_topic(
         consumer.subscribe("orders")
         wait_until(lambda: pulled(consumer, RETRY_QUEUE) == 1)
         left_out = where == "CONSUME_FROM_TIMESTAMP" and offset is None
-        wait_until(lambda: len(inbox.messages) == (0 if left_out else 1))
         send(producer, [1], queue=1)
         assert inbox.wait(1 if left_out else 2) == ([1] if left_out else [0, 1])
 

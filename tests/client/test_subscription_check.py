@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, ConfigError, SubscriptionError
 from orbitmq.message import Message
 from orbitmq.testing.wait import wait_until
+from tests.client.lite_pulling import drain, numbers
 from tests.client.pushing import Inbox
 from tests.client.stub_cluster import StubCluster, answer, hang_up
 
@@ -55,11 +55,7 @@ def lite_pull(name_server: str, selector: MessageSelector | str | None) -> LiteP
 
 
 def polled(consumer: LitePullConsumer, count: int) -> list[int]:
-    prices: list[int] = []
-    deadline = time.monotonic() + 20
-    while len(prices) < count and time.monotonic() < deadline:
-        prices += [int(message.body) for message in consumer.poll(0.1)]
-    return sorted(prices)
+    return numbers(drain(consumer, count))
 
 
 EITHER = pytest.mark.parametrize("make", [push, lite_pull])

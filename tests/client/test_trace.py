@@ -48,14 +48,11 @@ def stored(offset: int, properties: dict[str, str]) -> MessageView:
 
 def traced(broker: EmbeddedBroker, topic: str = "RMQ_SYS_TRACE_TOPIC") -> list[MessageView]:
     """The messages of a trace topic."""
-    found: list[MessageView] = []
     with LitePullConsumer(
         "auditors", name_server=broker.name_server, consume_from_where=FROM_FIRST
     ) as consumer:
         consumer.subscribe(topic)
-        while not found:
-            found += consumer.poll(timeout=10)
-    return found
+        return wait_until(lambda: consumer.poll(timeout=1), f"a message in {topic}")
 
 
 def test_a_push_consumer_tells_what_it_got_and_how_it_ended(broker: EmbeddedBroker) -> None:

@@ -208,16 +208,18 @@ def test_a_selector_is_checked_where_it_is_made() -> None:
 
 
 def test_an_error_shows_the_place_of_a_long_expression() -> None:
-    text = " OR ".join(["a = 1"] * 5_000) + " OR b ?"
+    text = " OR ".join(["a = 1"] * 400) + " OR b ?"
     with pytest.raises(ConfigError) as refused:
         compile_sql(text)
     assert len(str(refused.value)) < 300
     assert "OR b ?" in str(refused.value)
 
 
-def test_length_and_depth_are_bounded() -> None:
-    chain = " OR ".join(f"a = {number}" for number in range(5_000))
-    assert outcome(chain, {"a": "4999"}) is True
+def test_length_depth_and_tests_are_bounded() -> None:
+    chain = " OR ".join(f"a = {number}" for number in range(500))
+    assert outcome(chain, {"a": "499"}) is True
+    values = ", ".join(f"'{number}'" for number in range(5_000))
+    assert outcome(f"a IN ({values})", {"a": "4999"}) is True
     assert outcome("(" * 60 + "a = 1" + ")" * 60, {"a": "1"}) is True
     with pytest.raises(ConfigError, match="65536 at most"):
         compile_sql(f"a = '{'x' * MAX_LENGTH}'")
@@ -229,6 +231,13 @@ def test_length_and_depth_are_bounded() -> None:
     ):
         with pytest.raises(ConfigError, match="too deep"):
             compile_sql(deep)
+    for costly in (
+        chain + " OR b IS NULL" * 20,
+        " AND ".join(["a = - - - - 1"] * 120),
+        " OR ".join(["NOT (a <> b)"] * 200),
+    ):
+        with pytest.raises(ConfigError, match=r"more than 512 tests: .* by IN"):
+            compile_sql(costly)
 
 
 @pytest.mark.parametrize(

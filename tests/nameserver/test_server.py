@@ -30,7 +30,7 @@ from orbitmq.wire.registration import (
     RegisterBrokerBody,
     TopicList,
 )
-from tests.broker.remote import until
+from tests.waiting import until
 
 BROKER = {
     "brokerName": "b",

@@ -16,6 +16,7 @@ from orbitmq.net.server import Server
 from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.signing import RpcHook
 from tests.net.test_pool import ignore
+from tests.waiting import until
 
 HOLD = 900
 
@@ -55,11 +56,6 @@ def with_peer(
             await peer.server.close()
 
     asyncio.run(main())
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(0.002)
 
 
 def test_who_is_sent_away_asks_again_over_a_new_connection() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -87,14 +86,6 @@ def draft(
     return Draft(
         topic, queue_id, body, encode_properties(pairs), tags_code(tags), 0, sys_flag, 1, HOST, HOST
     )
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait until ``condition`` holds; fail when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.001)
 
 
 @contextmanager

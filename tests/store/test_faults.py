@@ -11,6 +11,7 @@ import pytest
 
 from orbitmq.errors import DiskFullError, StoreError
 from orbitmq.store.message_store import MessageStore
+from orbitmq.testing.wait import wait_until
 from orbitmq.wire.record import record_size
 from tests.store.support import (
     TOPIC,
@@ -19,7 +20,6 @@ from tests.store.support import (
     after_crash,
     bodies,
     draft,
-    eventually,
     log_records,
     opened,
     put,
@@ -176,9 +176,9 @@ def test_a_background_flush_complains_once(
     with opened(tmp_path, flusher_config, ops=disk) as store:
         disk.room = record_size(draft(b"x")) + 10  # enough for the log only
         put(store, b"x")
-        eventually(lambda: store._queue_flusher._complaint != "")
+        wait_until(lambda: store._queue_flusher._complaint != "")
         disk.room = None
-        eventually(lambda: store._queue_flusher._complaint == "")
+        wait_until(lambda: store._queue_flusher._complaint == "")
     assert caplog.text.count("consume queues stay in memory") == 1
 
 

@@ -15,6 +15,7 @@ from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
 from orbitmq.store.file_ops import FILE_OPS
 from orbitmq.store.message_store import MessageStore
+from orbitmq.testing.wait import wait_until
 from orbitmq.wire.record import RecordInfo
 from tests.store.support import (
     TOPIC,
@@ -22,7 +23,6 @@ from tests.store.support import (
     after_crash,
     bodies,
     draft,
-    eventually,
     log_records,
     opened,
     put,
@@ -187,7 +187,7 @@ def test_a_crash_while_queues_are_made_anew_is_survived(tmp_path: Path, lost: li
 
     opening.open = copy_first  # type: ignore[method-assign]
     with opened(tmp_path / "live", ops=opening) as store:
-        eventually(lambda: Checkpoint(FILE_OPS, tmp_path / "live" / "checkpoint").mark is not None)
+        wait_until(lambda: Checkpoint(FILE_OPS, tmp_path / "live" / "checkpoint").mark is not None)
         assert bodies(store) == [b"x"] * 25
     assert len(copies) > 3
     assert marks[:3] == [None] * 3

@@ -219,7 +219,7 @@ class LitePullConsumer(Face):
 
     def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at that time (ms since the epoch) or later."""
-        return loop_thread().run(self._core.offset_for_timestamp(queue, timestamp_ms))
+        return loop_thread().run(self._core.search_offset(queue, timestamp_ms))
 
     def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of ``topic``, asked of a name server.

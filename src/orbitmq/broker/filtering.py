@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from orbitmq import codes
 from orbitmq.broker.clients import ConsumerTable
@@ -26,10 +28,10 @@ from orbitmq.wire.bodies import MessageModel, SubscriptionData, SubscriptionGrou
 from orbitmq.wire.properties import RETRY_TOPIC, find_property
 from orbitmq.wire.record import locate_record
 
-_TAG_TYPES: Final = (None, "", TAG)
+_TAG_TYPES: Final = (TAG, None, "")
 
 
-class MessageFilter(NamedTuple):
+class MessageFilter(msgspec.Struct, frozen=True):
     """Tests of a message's tags code and of its stored properties; None lets all through."""
 
     by_tags_code: Callable[[int], bool] | None = None

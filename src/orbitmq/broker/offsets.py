@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 log = logging.getLogger("orbitmq.broker")
 
 SEPARATOR = "@"
 """Stands between topic and group in a key of ``consumerOffset.json``."""
+
+_Place: TypeAlias = tuple[str, str, int]
+"""A topic, a group and a queue id."""
+
+
+class _Reset(NamedTuple):
+    """Where an operator wants a group; ``told``: a consumer has asked since, and begins there."""
+
+    offset: int
+    told: bool = False
 
 
 class ConsumerOffsets:
@@ -23,9 +34,8 @@ class ConsumerOffsets:
     def __init__(self, table: dict[str, dict[int, int]] | None = None) -> None:
         self.table = table if table is not None else {}
         self.changed = False
-        self._pulled: dict[str, dict[int, int]] = {}
-        self._resets: dict[str, dict[int, int]] = {}
-        self._told: set[tuple[str, int]] = set()
+        self._pulled: dict[_Place, int] = {}
+        self._resets: dict[_Place, _Reset] = {}
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset of the next message ``group`` is to consume from a queue."""
@@ -41,24 +51,23 @@ class ConsumerOffsets:
 
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """Note that ``group`` has pulled a queue up to ``next_offset``."""
-        self._pulled.setdefault(topic + SEPARATOR + group, {})[queue_id] = next_offset
+        self._pulled[topic, group, queue_id] = next_offset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set an offset as an operator wants it, whatever the consumers commit meanwhile."""
-        key = topic + SEPARATOR + group
-        self._resets.setdefault(key, {})[queue_id] = offset
-        self._told.discard((key, queue_id))
-        self.table.setdefault(key, {})[queue_id] = offset
+        self._resets[topic, group, queue_id] = _Reset(offset)
+        self.table.setdefault(topic + SEPARATOR + group, {})[queue_id] = offset
         self.changed = True
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset is pending, so that what consumers commit is out of date."""
-        return queue_id in self._resets.get(topic + SEPARATOR + group, ())
+        return (topic, group, queue_id) in self._resets
 
     def told(self, group: str, topic: str, queue_id: int) -> None:
         """Note that a consumer of the group was told the offset, to begin there."""
-        if self.is_reset(group, topic, queue_id):
-            self._told.add((topic + SEPARATOR + group, queue_id))
+        pending = self._resets.get((topic, group, queue_id))
+        if pending is not None:
+            self._resets[topic, group, queue_id] = _Reset(pending.offset, told=True)
 
     def take_reset(self, group: str, topic: str, queue_id: int, pulled: int) -> int | None:
         """Where an operator wants a consumer that pulls at ``pulled``; this ends the reset.
@@ -67,23 +76,17 @@ class ConsumerOffsets:
         """
         if not self._resets:  # as for nearly every pull
             return None
-        key = topic + SEPARATOR + group
-        offset = self._resets.get(key, {}).pop(queue_id, None)
-        if offset is None:
+        pending = self._resets.pop((topic, group, queue_id), None)
+        if pending is None or (pending.told and pending.offset == pulled):
             return None
-        is_told = (key, queue_id) in self._told
-        self._told.discard((key, queue_id))
-        if not self._resets[key]:
-            del self._resets[key]
-        return None if is_told and offset == pulled else offset
+        return pending.offset
 
     def clone(self, source: str, group: str, topic: str) -> None:
         """Let ``group`` continue in a topic where ``source`` is; nothing if that is nowhere."""
         queues = self.table.get(topic + SEPARATOR + source)
         if queues is not None:
-            key = topic + SEPARATOR + group
-            self.table[key] = dict(queues)
-            self._resets.pop(key, None)
+            self.table[topic + SEPARATOR + group] = dict(queues)
+            _drop(self._resets, lambda reset, its_group: (reset, its_group) == (topic, group))
             self.changed = True
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -93,7 +96,7 @@ class ConsumerOffsets:
 
     def pull_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Up to where ``group`` has pulled since the broker started; None: it has not."""
-        return self._pulled.get(topic + SEPARATOR + group, {}).get(queue_id)
+        return self._pulled.get((topic, group, queue_id))
 
     def groups(self, topic: str) -> list[str]:
         """The groups that have committed in ``topic``."""
@@ -114,7 +117,13 @@ class ConsumerOffsets:
         self._forget(lambda _topic, committed: committed == group)
 
     def _forget(self, is_gone: Callable[[str, str], bool]) -> None:
-        for table in (self.table, self._pulled, self._resets):
-            for key in [key for key in table if is_gone(*key.split(SEPARATOR, 1))]:
-                del table[key]
-                self.changed = True
+        for key in [key for key in self.table if is_gone(*key.split(SEPARATOR, 1))]:
+            del self.table[key]
+            self.changed = True
+        _drop(self._pulled, is_gone)
+        _drop(self._resets, is_gone)
+
+
+def _drop(noted: dict[_Place, Any], is_gone: Callable[[str, str], bool]) -> None:
+    for place in [place for place in noted if is_gone(*place[:2])]:
+        del noted[place]

@@ -143,16 +143,21 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         group: SubscriptionGroupConfig,
         match: MessageFilter,
     ) -> Pulled:
-        found = self._reset(pull) or self._store.get_messages(
-            pull.topic,
-            pull.queue_id,
-            pull.offset,
-            min(pull.max_count, self._max_count),
-            min(pull.max_bytes, self._max_bytes),
-            match.by_tags_code,
-            match.by_record,
-        )
-        self._offsets.pulled(pull.group, pull.topic, pull.queue_id, found.next_begin_offset)
+        name, queue_id = pull.topic, pull.queue_id
+        reset = self._offsets.take_reset(pull.group, name, queue_id, pull.offset)
+        if reset is not None:
+            found = self._sent_to(reset, pull)
+        else:
+            found = self._store.get_messages(
+                name,
+                queue_id,
+                pull.offset,
+                min(pull.max_count, self._max_count),
+                min(pull.max_bytes, self._max_bytes),
+                match.by_tags_code,
+                match.by_record,
+            )
+        self._offsets.pulled(pull.group, name, queue_id, found.next_begin_offset)
         status = _STATUSES.get(found.status)
         if status is None:  # an empty queue, where only offset 0 makes sense
             status = PullStatus.OFFSET_ILLEGAL if pull.offset else PullStatus.NO_NEW_MESSAGE
@@ -164,12 +169,9 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             )  # fmt: skip
         return Pulled(status, found, topic, group)
 
-    def _reset(self, pull: Pull) -> GetResult | None:
-        """Where an operator has sent the group in this queue, if no consumer knows it yet."""
+    def _sent_to(self, offset: int, pull: Pull) -> GetResult:
+        """The answer to a pull of a queue in which an operator has sent the group elsewhere."""
         topic, queue_id = pull.topic, pull.queue_id
-        offset = self._offsets.take_reset(pull.group, topic, queue_id, pull.offset)
-        if offset is None:
-            return None
         log.info(
             "group %s is sent to offset %d of %s queue %d, as an operator has set it",
             pull.group, offset, topic, queue_id,

@@ -122,8 +122,7 @@ class Registrar:
             log.warning("not unregistered at name server %s: %s", address, error)
 
     async def _ask(self, address: str, code: int, header: Header, body: bytes = b"") -> None:
-        connection = await self._pool.connect(address)
-        answer = await connection.call(code, header, body, timeout_ms=_TIMEOUT_MS)
+        answer = await self._pool.call(address, code, header, body, timeout_ms=_TIMEOUT_MS)
         if answer.code != codes.SUCCESS:
             raise for_code(answer.code, answer.remark, address)
 

@@ -175,7 +175,7 @@ class AsyncLitePullConsumer(AsyncFace):
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Where a time lies in ``queue``; see LitePullConsumer.offset_for_timestamp."""
-        return await loop_thread().run_async(self._core.offset_for_timestamp(queue, timestamp_ms))
+        return await loop_thread().run_async(self._core.search_offset(queue, timestamp_ms))
 
     async def fetch_message_queues(self, topic: str) -> Sequence[MessageQueue]:
         """The queues of ``topic``, asked of a name server."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.consumer_config import ConsumerConfig
@@ -21,12 +21,14 @@ from orbitmq.client.process_queue import ProcessQueue
 from orbitmq.client.pull import Puller, PullSettings, PullTask
 from orbitmq.client.queue_offsets import max_offset, offset_for_timestamp
 from orbitmq.client.retries import unwrap_retries
-from orbitmq.client.trace import TraceDispatcher, TraceHook
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.message import MessageQueue
 from orbitmq.names import RETRY_PREFIX
 from orbitmq.wire.bodies import ConsumeFromWhere, SubscriptionData
 from orbitmq.wire.message_view import MessageView
+
+if TYPE_CHECKING:
+    from orbitmq.client.trace import TraceDispatcher
 
 
 class ConsumerCore(GroupConsumer[PullTask]):
@@ -59,9 +61,12 @@ class ConsumerCore(GroupConsumer[PullTask]):
         self._handover_delay_ms = config.handover_delay_ms
         self._flow_control_delay_ms = config.pull_delay_when_flow_control_ms
         self._puller: Puller
-        self._trace = TraceDispatcher(group, config) if config.enable_trace else None
-        if self._trace is not None:
-            self.consume_hooks.register(TraceHook(self._trace.append, clock))
+        self._trace: TraceDispatcher | None = None
+        if config.enable_trace:
+            from orbitmq.client import trace  # with a producer, which few consumers need
+
+            self._trace = trace.TraceDispatcher(group, config)
+            self.consume_hooks.register(trace.TraceHook(self._trace.append, clock))
 
     async def start(self) -> None:
         """As every consumer; and begin to trace."""

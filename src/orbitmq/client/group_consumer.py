@@ -14,11 +14,12 @@ import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
+from orbitmq import codes
 from orbitmq.allocate import AllocateAveragely, AllocateStrategy
+from orbitmq.client import queue_offsets
 from orbitmq.client.consumer_config import GroupConfig
 from orbitmq.client.hooks import ConsumeHooks, FilterHooks
 from orbitmq.client.instance import ClientInstance
@@ -32,19 +33,16 @@ from orbitmq.client.offsets import (
 from orbitmq.client.operator_requests import OperatedConsumer, answer_operators
 from orbitmq.client.process_queue import ProcessQueue
 from orbitmq.client.rebalance import Rebalance
+from orbitmq.client.routes import subscribe_queues
 from orbitmq.client.state import Lifecycle
 from orbitmq.client.subscription_check import check_subscriptions, log_refused
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError, IllegalNameError, NetworkError
+from orbitmq.errors import BrokerError, IllegalNameError, NetworkError, TopicNotFoundError
 from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.names import check_group, check_topic
 from orbitmq.net.addresses import local_ip
-from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
-from orbitmq.wire.command import RemotingCommand
-from orbitmq.wire.headers import ConsumerGroupRequestHeader
 
 log = logging.getLogger("orbitmq.client")
 
@@ -228,9 +226,6 @@ class GroupConsumer(OperatedConsumer, Generic[HeldT]):
         else:
             self.offsets = RemoteBrokerOffsetStore(instance, self.group)
         await self.offsets.load()
-        instance.handle(
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, partial(_consumer_ids_changed, instance)
-        )
         answer_operators(instance)
         self._rebalance = Rebalance(
             instance,
@@ -278,6 +273,44 @@ class GroupConsumer(OperatedConsumer, Generic[HeldT]):
         if self.lifecycle.running:
             self.instance.spawn(self.make_known())
             self.instance.spawn(log_refused(self.instance, self.group, self.subscriptions()))
+
+    # What brokers know of queues
+
+    async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of ``topic``."""
+        self.lifecycle.check_running()
+        name = self.namespace.wrap(topic)
+        check_topic(name)
+        instance = self.instance
+        # The routes of registered topics are kept fresh.
+        known = name in self._subscriptions
+        route = await (instance.topic_route(name) if known else instance.fetch_route(name))
+        queues = subscribe_queues(name, route)
+        if not queues:
+            raise TopicNotFoundError(
+                codes.TOPIC_NOT_EXIST,
+                f"topic {name!r} has no queue to read: its brokers are away or do not let it be "
+                "read",
+                instance.name_servers.addresses,
+            )
+        return self.namespace.unwrap_queues(queues)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message."""
+        self.lifecycle.check_running()
+        return await queue_offsets.min_offset(self.instance, self.namespace.wrap_queue(queue))
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset of the next message to come."""
+        self.lifecycle.check_running()
+        return await queue_offsets.max_offset(self.instance, self.namespace.wrap_queue(queue))
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Where a time lies in a queue."""
+        self.lifecycle.check_running()
+        return await queue_offsets.offset_for_timestamp(
+            self.instance, self.namespace.wrap_queue(queue), timestamp_ms
+        )
 
     # What the instance asks
 
@@ -388,14 +421,3 @@ class GroupConsumer(OperatedConsumer, Generic[HeldT]):
             names.unwrap_queues(all_queues),
             names.unwrap_queues(mine),
         )
-
-
-def _consumer_ids_changed(
-    instance: ClientInstance, command: RemotingCommand, connection: Connection
-) -> None:
-    """Have the consumer the broker's notice is for balance its queues."""
-    group = command.header(ConsumerGroupRequestHeader).consumer_group
-    log.info("the broker at %s says the consumers of %s changed", connection.peer, group)
-    consumer = instance.consumer(group)
-    if isinstance(consumer, GroupConsumer):
-        consumer.balance_soon()

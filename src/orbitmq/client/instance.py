@@ -16,7 +16,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from orbitmq import codes
-from orbitmq.client.address_server import AddressServer
 from orbitmq.client.config import ClientConfig
 from orbitmq.client.members import Members, RegisteredConsumer, RegisteredProducer
 from orbitmq.client.remoting import RemotingClient
@@ -133,6 +132,9 @@ class ClientInstance(RemotingClient):
         config = self.config
         url = config.name_servers_url
         if url is not None:
+            # Here, because few clients need it, and HTTP takes its time to be imported.
+            from orbitmq.client.address_server import AddressServer
+
             self.spawn(AddressServer(url, self.name_servers).run())
         if config.tls is not None and not config.tls.verifies:
             log.warning(
@@ -458,6 +460,8 @@ class ClientInstance(RemotingClient):
             )
 
     def _consumer_ids_changed(self, command: RemotingCommand, connection: Connection) -> None:
-        group = command.ext_fields.get("consumerGroup")
-        log.info("the broker %s says the consumers of %s changed", connection.peer, group)
-        self.rebalance_immediately()
+        group = command.header(ConsumerGroupRequestHeader).consumer_group
+        log.info("the broker at %s says the consumers of %s changed", connection.peer, group)
+        consumer = self.consumer(group)
+        if consumer is not None:
+            consumer.balance_soon()

@@ -80,6 +80,12 @@ ListenerFunction: TypeAlias = Callable[..., ConsumeStatus | bool | Awaitable[Any
 """``function(messages)`` or ``function(messages, context)``, plain or ``async``."""
 
 
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether calling ``function``, or the object that stands for one, gives a coroutine."""
+    of_object = inspect.iscoroutinefunction(type(function).__call__)
+    return of_object or inspect.iscoroutinefunction(function)
+
+
 class Listener:
     """One function of the user's, called the way it wants to be."""
 
@@ -88,8 +94,7 @@ class Listener:
     def __init__(self, function: ListenerFunction) -> None:
         self._function: Callable[..., Any] = function
         self._wants_context = _required_arguments(function) > 1
-        call = function.__call__ if not inspect.isroutine(function) else function  # type: ignore[operator]
-        self.is_async = inspect.iscoroutinefunction(call)
+        self.is_async = is_coroutine_function(function)
 
     def __repr__(self) -> str:
         return getattr(self._function, "__qualname__", repr(self._function))

@@ -6,14 +6,13 @@ DefaultLitePullConsumer and its implementation.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
 from orbitmq.allocate import AllocateStrategy
+from orbitmq.client.background import Background
 from orbitmq.client.consumer import ConsumerCore
 from orbitmq.client.consumer_config import LitePullConfig, LitePullSettings, make_consumer_config
 from orbitmq.client.flow_control import FlowControlTimes, FlowLimits
@@ -21,9 +20,10 @@ from orbitmq.client.group_consumer import QueueListener
 from orbitmq.client.lite_pull_assignment import AssignedQueue, LitePullAssignment
 from orbitmq.client.offsets import OffsetStore, ReadOffset
 from orbitmq.client.pull import PullSettings, PullTask
-from orbitmq.client.queue_offsets import max_offset, min_offset, offset_for_timestamp
+from orbitmq.client.queue_offsets import max_offset, min_offset
 from orbitmq.client.routes import subscribe_queues
 from orbitmq.client.state import ServiceState
+from orbitmq.client.subscription_type import SubscriptionChoice, SubscriptionType
 from orbitmq.client.topic_watch import TopicMessageQueueChangeListener, TopicWatch
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import ClientStateError, ConfigError
@@ -39,14 +39,6 @@ _T = TypeVar("_T")
 
 Commits: TypeAlias = Mapping[MessageQueue, int] | Iterable[MessageQueue] | None
 """What to commit: these offsets, what was polled of these queues, or of all."""
-
-
-class _Mode(Enum):
-    """How the consumer comes by its queues (Java's ``SubscriptionType``)."""
-
-    NONE = "none"
-    SUBSCRIBE = "subscribe"
-    ASSIGN = "assign"
 
 
 class LitePullCore(ConsumerCore):
@@ -87,8 +79,8 @@ class LitePullCore(ConsumerCore):
             config.auto_commit_interval_ms if config.auto_commit else None
         )
         self.held_back_by_all = 0
-        self._mode = _Mode.NONE
-        self._mode_lock = threading.Lock()
+        self._choice = SubscriptionChoice(self.group)
+        self._listening = threading.Lock()
         self._expressions_for_assign: dict[str, Expression] = {}
         self._assigned_filters: dict[str, SubscriptionData] = {}
         self._for_heartbeat: dict[str, SubscriptionData] = {}
@@ -96,7 +88,7 @@ class LitePullCore(ConsumerCore):
         self._watch = TopicWatch(
             self._fetch_queues, self._tell_of_topic, config.topic_metadata_check_interval_ms / 1000
         )
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: Background | None = None
         self._done = False
 
     # Life
@@ -104,7 +96,7 @@ class LitePullCore(ConsumerCore):
     async def start(self) -> None:
         """As every consumer; what was assigned before is pulled from now on."""
         await super().start()
-        self._watching = asyncio.create_task(self._watch.run())
+        self._watching = Background(self._watch.run(), f"the topic watch of consumer {self.group}")
         self._apply_assignment()
 
     async def shutdown(self, *, done: bool = True) -> None:
@@ -114,8 +106,7 @@ class LitePullCore(ConsumerCore):
         """
         self._done = done
         if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+            await self._watching.stop()
             self._watching = None
         await super().shutdown()
         self.assignment.wake_all()
@@ -126,7 +117,7 @@ class LitePullCore(ConsumerCore):
         self, topic: str, expression: Expression, queue_listener: QueueListener | None = None
     ) -> None:
         """Share the queues of ``topic`` with the group; ``queue_listener`` hears of its queues."""
-        self._enter(_Mode.SUBSCRIBE)
+        self._choice.enter(SubscriptionType.SUBSCRIBE)
         self._listen(topic, queue_listener)
         self.add_subscription(topic, expression)
 
@@ -139,7 +130,7 @@ class LitePullCore(ConsumerCore):
         """Take exactly these queues; ``expression`` None as set_sub_expression_for_assign said."""
         if not queues:
             raise ConfigError("queues", queues, "one queue at least")
-        self._enter(_Mode.ASSIGN)
+        self._choice.enter(SubscriptionType.ASSIGN)
         assigned = frozenset(self.namespace.wrap_queues(queues))
         filters = {}
         for topic in {queue.topic for queue in assigned}:
@@ -160,7 +151,7 @@ class LitePullCore(ConsumerCore):
             )
         if not expression:
             raise ConfigError("expression", expression, "tags, or a selector")
-        self._enter(_Mode.ASSIGN)
+        self._choice.enter(SubscriptionType.ASSIGN)
         topic = self.namespace.wrap(topic)
         check_topic(topic)
         build_subscription(topic, expression)
@@ -200,7 +191,7 @@ class LitePullCore(ConsumerCore):
 
     def _listen(self, topic: str, listener: QueueListener | None) -> None:
         topic = self.namespace.wrap(topic)
-        with self._mode_lock:
+        with self._listening:
             listeners = {
                 name: known for name, known in self._topic_listeners.items() if name != topic
             }
@@ -213,18 +204,9 @@ class LitePullCore(ConsumerCore):
         queues = self.assignment.announced or self.assignment.queues()
         return set(self.namespace.unwrap_queues(queues))
 
-    def _enter(self, mode: _Mode) -> None:
-        with self._mode_lock:
-            if self._mode not in (_Mode.NONE, mode):
-                raise ClientStateError(
-                    "Subscribe and assign are mutually exclusive: "
-                    f"this consumer of group {self.group!r} uses {self._mode.value}"
-                )
-            self._mode = mode
-
     def _apply_assignment(self) -> None:
         """Begin and give up queues as the user assigned them."""
-        if self._mode is not _Mode.ASSIGN or not self.lifecycle.running:
+        if self._choice.type is not SubscriptionType.ASSIGN or not self.lifecycle.running:
             return
         assigned = self.assignment.announced
         self._start_leaving(self.tasks.keys() - assigned)
@@ -363,15 +345,9 @@ class LitePullCore(ConsumerCore):
     def _held(self, queue: MessageQueue) -> AssignedQueue:
         assigned = self.assignment.get(queue)
         if assigned is None or assigned.process_queue.leaving:
-            hint = ", may be rebalancing" if self._mode is _Mode.SUBSCRIBE else ""
+            hint = ", may be rebalancing" if self._choice.type is SubscriptionType.SUBSCRIBE else ""
             raise ClientStateError(f"The message queue is not in assigned list{hint}: {queue}")
         return assigned
-
-    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Where a time lies in a queue."""
-        self.check_running()
-        queue = self.namespace.wrap_queue(queue)
-        return await offset_for_timestamp(self.instance, queue, timestamp_ms)
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic, asked of a name server."""
@@ -443,7 +419,7 @@ class LitePullCore(ConsumerCore):
 
     async def rebalance(self) -> bool:
         """Balance the queues, unless they were assigned."""
-        return self._mode is _Mode.ASSIGN or await super().rebalance()
+        return self._choice.type is SubscriptionType.ASSIGN or await super().rebalance()
 
     def subscription(self, topic: str) -> SubscriptionData | None:
         """What is wanted of ``topic``."""

@@ -51,6 +51,10 @@ class RegisteredConsumer(Protocol):
         """Balance the queues; False asks for another attempt soon."""
         ...
 
+    def balance_soon(self) -> None:
+        """Balance the queues at once: the group changed."""
+        ...
+
     async def persist_offsets(self) -> None:
         """Store the offsets consumed so far."""
         ...

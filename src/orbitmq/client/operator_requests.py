@@ -13,7 +13,6 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import ClassVar
 
 from orbitmq import codes
@@ -213,6 +212,8 @@ def describe_threads() -> str:
 
 
 def _own_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # few are ever asked
+
     try:
         return version("orbitmq")
     except PackageNotFoundError:  # run from a checkout that is not installed

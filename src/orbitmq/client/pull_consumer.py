@@ -13,12 +13,9 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from orbitmq import codes
 from orbitmq.allocate import AllocateStrategy
-from orbitmq.client import queue_offsets
 from orbitmq.client.consumer_config import PullConfig
 from orbitmq.client.group_consumer import GroupConsumer, QueueListener
-from orbitmq.client.instance import ClientInstance
 from orbitmq.client.offsets import OffsetStore, ReadOffset
 from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.client.process_queue import ProcessQueue
@@ -29,11 +26,11 @@ from orbitmq.client.pull_request import (
     pull_header,
     read_messages,
 )
+from orbitmq.client.queue_offsets import earliest_message_store_time
 from orbitmq.client.retries import SendBack
-from orbitmq.client.routes import subscribe_queues
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
-from orbitmq.errors import ClientStateError, ConfigError, TopicNotFoundError
+from orbitmq.errors import ClientStateError, ConfigError
 from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.filters.tags import SUB_ALL
 from orbitmq.message import MessageQueue, PullResult, PullStatus
@@ -167,25 +164,6 @@ class PullCore(GroupConsumer[BalancedQueue]):
         if listener is not None:
             self._queue_listener = listener
         self.register_topics(topics)
-
-    async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of ``topic``."""
-        self.lifecycle.check_running()
-        name = self.namespace.wrap(topic)
-        check_topic(name)
-        instance = self.instance
-        # The routes of registered topics are kept fresh.
-        known = name in self._subscriptions
-        route = await (instance.topic_route(name) if known else instance.fetch_route(name))
-        queues = subscribe_queues(name, route)
-        if not queues:
-            raise TopicNotFoundError(
-                codes.TOPIC_NOT_EXIST,
-                f"topic {name!r} has no queue to read: its brokers are away or do not let it be "
-                "read",
-                instance.name_servers.addresses,
-            )
-        return self.namespace.unwrap_queues(queues)
 
     def message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
         """The queues of ``topic`` this consumer has now."""
@@ -332,29 +310,10 @@ class PullCore(GroupConsumer[BalancedQueue]):
         self.lifecycle.check_running()
         await self.offsets.flush([self.namespace.wrap_queue(queue)])
 
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message."""
-        return await queue_offsets.min_offset(self._running(), self.namespace.wrap_queue(queue))
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset of the next message to come."""
-        return await queue_offsets.max_offset(self._running(), self.namespace.wrap_queue(queue))
-
-    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Where a time lies in a queue."""
-        return await queue_offsets.offset_for_timestamp(
-            self._running(), self.namespace.wrap_queue(queue), timestamp_ms
-        )
-
     async def earliest_message_store_time(self, queue: MessageQueue) -> int:
         """When the oldest message was stored."""
-        return await queue_offsets.earliest_message_store_time(
-            self._running(), self.namespace.wrap_queue(queue)
-        )
-
-    def _running(self) -> ClientInstance:
         self.lifecycle.check_running()
-        return self.instance
+        return await earliest_message_store_time(self.instance, self.namespace.wrap_queue(queue))
 
     # Messages that failed
 
@@ -367,9 +326,9 @@ class PullCore(GroupConsumer[BalancedQueue]):
     ) -> None:
         """Have a message stored again, to be consumed later."""
         group = self.namespace.wrap(consumer_group) if consumer_group else self.group
-        send_back = SendBack(
-            self._running(), group, self.config.max_reconsume_times, self.namespace
-        )
+        self.lifecycle.check_running()
+        limit = self.config.max_reconsume_times
+        send_back = SendBack(self.instance, group, limit, self.namespace)
         await send_back.send(message, delay_level, broker_name)
 
     # What Rebalance asks

@@ -9,7 +9,6 @@ saved before another consumer begins.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from orbitmq.client.consumer_config import (
     make_consumer_config,
 )
 from orbitmq.client.group_consumer import QueueListener
+from orbitmq.client.listeners import is_coroutine_function
 from orbitmq.client.offsets import OffsetStore
 from orbitmq.client.process_queue import ProcessQueue
 from orbitmq.client.pull_consumer import BalancedQueue, PullCore
@@ -260,8 +260,7 @@ class PullScheduleCore(PullCore):
         Raises ConfigError unless it is a coroutine function where ``coroutine`` wants one, or a
         plain one where not.
         """
-        call = callback.__call__ if not inspect.isroutine(callback) else callback  # type: ignore[operator]
-        if inspect.iscoroutinefunction(call) is not coroutine:
+        if is_coroutine_function(callback) is not coroutine:
             kind = "a coroutine function" if coroutine else "a plain function"
             raise ConfigError("callback", callback, f"{kind} of a queue and a PullTaskContext")
         name = self.namespace.wrap(topic)

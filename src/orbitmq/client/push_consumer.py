@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from orbitmq.allocate import AllocateStrategy
+from orbitmq.client.background import Background
 from orbitmq.client.consume_concurrently import ConsumeConcurrently
 from orbitmq.client.consume_directly import DirectCall
 from orbitmq.client.consume_orderly import ConsumeOrderly
@@ -28,7 +29,7 @@ from orbitmq.client.offsets import OffsetStore, ReadOffset
 from orbitmq.client.process_queue import LOCK_INTERVAL_MS
 from orbitmq.client.pull import PullSettings, PullTask
 from orbitmq.client.queue_locks import QueueLocks
-from orbitmq.client.queue_offsets import max_offset, min_offset, offset_for_timestamp
+from orbitmq.client.queue_offsets import offset_for_timestamp
 from orbitmq.client.retries import SendBack
 from orbitmq.client.runners import Runner
 from orbitmq.client.topic_listeners import TopicListeners
@@ -95,7 +96,7 @@ class PushCore(ConsumerCore):
         self._retry_topic = retry_topic(self.group)
         self._service: ConsumeService
         self._locks: QueueLocks
-        self._keeper: asyncio.Task[None] | None = None
+        self._keeper: Background | None = None
         self._idle: dict[MessageQueue, asyncio.Event] = {}
         self._drain_ms = self.config.shutdown_timeout_ms
 
@@ -152,10 +153,10 @@ class PushCore(ConsumerCore):
             topics = self._subscriptions.keys() - {self._retry_topic}
             self.listeners.check(set(map(self.namespace.unwrap, topics)))
         if self.message_model is MessageModel.CLUSTERING:
-            version = self.clock.now_ms()
+            version = self.new_version()
             self.put_subscription(build_subscription(self._retry_topic, sub_version=version))
         await super().start()
-        self._keeper = asyncio.create_task(self._service.keep())
+        self._keeper = Background(self._service.keep(), f"the upkeep of consumer {self.group}")
 
     async def shutdown(self, timeout_ms: int | None = None) -> None:
         """Wait for running listeners, at most ``timeout_ms``, then leave as every consumer."""
@@ -163,8 +164,7 @@ class PushCore(ConsumerCore):
             self._drain_ms = timeout_ms
         await super().shutdown()
         if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+            await self._keeper.stop()
             self._keeper = None
         await self.listeners.stop()
 
@@ -391,30 +391,7 @@ class PushCore(ConsumerCore):
         if idle:
             self.thread.post(self._queue_idle, task.queue)
 
-    # What a broker knows of queues
-
-    async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of ``topic``."""
-        self.lifecycle.check_running()
-        topic = self.namespace.wrap(topic)
-        check_topic(topic)
-        return self.namespace.unwrap_queues(await self.instance.subscribe_queues(topic))
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message."""
-        self.lifecycle.check_running()
-        return await min_offset(self.instance, self.namespace.wrap_queue(queue))
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset of the next message to come."""
-        self.lifecycle.check_running()
-        return await max_offset(self.instance, self.namespace.wrap_queue(queue))
-
-    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Where a time lies in a queue."""
-        self.lifecycle.check_running()
-        wrapped = self.namespace.wrap_queue(queue)
-        return await offset_for_timestamp(self.instance, wrapped, timestamp_ms)
+    # Messages that failed
 
     async def send_message_back(
         self, message: MessageView, delay_level: int, broker_name: str | None

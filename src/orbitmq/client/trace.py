@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
+from orbitmq.client.background import Background
 from orbitmq.client.config import ClientConfig, ProducerSettings
 from orbitmq.client.consumer_config import ConsumerConfig
 from orbitmq.client.hooks import CONSUME_CONTEXT_TYPE, ConsumeMessageContext
@@ -94,19 +95,18 @@ class TraceDispatcher:
         self._waiting: deque[Traced] = deque()
         self._dropped = 0
         self._wake = asyncio.Event()
-        self._flushing: asyncio.Task[None] | None = None
+        self._flushing: Background | None = None
 
     async def start(self) -> None:
         """Begin to send; does not wait for a name server."""
         await self._producer.start()
-        self._flushing = asyncio.create_task(self._flush_again_and_again())
+        self._flushing = Background(self._flush_again_and_again(), "sending of traces")
 
     async def shutdown(self) -> None:
         """Send what waits, and end."""
         if self._flushing is None:
             return
-        self._flushing.cancel()
-        await asyncio.gather(self._flushing, return_exceptions=True)
+        await self._flushing.stop()
         self._flushing = None
         self._flush()
         await asyncio.sleep(0)  # what was just handed over begins
@@ -124,7 +124,7 @@ class TraceDispatcher:
                 )
             return
         self._waiting.append(traced)
-        if len(self._waiting) == self._batch_size:
+        if len(self._waiting) >= self._batch_size:
             loop_thread().post(self._wake.set)
 
     async def _flush_again_and_again(self) -> None:

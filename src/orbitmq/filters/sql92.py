@@ -55,6 +55,6 @@ def compile_sql(text: str) -> SqlExpression:
 
     Raises:
         ConfigError: what Apache's brokers refuse, and besides an expression of more than 65,536
-            characters or nested more than some hundred levels deep.
+            characters or 512 tests, or nested more than some hundred levels deep.
     """
     return SqlExpression(text)

@@ -21,6 +21,13 @@ from orbitmq.filters.sql92_values import MAX_LONG
 MAX_LENGTH: Final = 65_536
 """How long an expression may be, in characters; Java has no limit but that of a frame."""
 
+MAX_TESTS: Final = 512
+"""How many tests, signs and NOTs there may be, and ANDs and ORs, of which those in a row are one.
+A broker runs them for every message, on its one loop; Java has threads for that, and no limit."""
+_TOO_MANY: Final = (
+    f"it has more than {MAX_TESTS} tests: ask for many values of a property by IN ('a', 'b')"
+)
+
 _SHOWN: Final = 60
 """How much of a long expression an error shows on either side of the place."""
 
@@ -95,6 +102,7 @@ class _Parser:
         self._last_line = max(text.rfind("\n"), text.rfind("\r")) + 1
         self._token = self._scan(0)
         self._depth = 0
+        self._tests = 0
 
     def parse(self) -> Parsed:
         """The whole expression."""
@@ -255,7 +263,10 @@ class _Parser:
     def _make(
         self, token: _Token, make: Callable[_P, _T], *parts: _P.args, **named: _P.kwargs
     ) -> _T:
-        """What ``make`` makes, or the error at ``token`` that it cannot."""
+        """What ``make`` makes, or the error at ``token`` that it cannot, or is one too many."""
+        self._tests += 1
+        if self._tests > MAX_TESTS:
+            raise self._error(token, _TOO_MANY)
         try:
             return make(*parts, **named)
         except Refused as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Self, TypeAlias
 
 from orbitmq.errors import ConfigError
-from orbitmq.filters.sql92 import compile_sql
 from orbitmq.filters.tags import SUB_ALL, parse_tags
 from orbitmq.wire.bodies import SubscriptionData
 from orbitmq.wire.ids import java_hash
@@ -45,6 +44,8 @@ class MessageSelector(NamedTuple):
             ConfigError: no expression, or one that does not end where it seems to: a broker takes
                 ``a = 1 b = 2`` for ``a = 1``.
         """
+        from orbitmq.filters.sql92 import compile_sql  # few consumers need it
+
         if check and (ignored := compile_sql(expression).ignored):
             allowed = f"brokers would ignore {ignored!r}: join it with AND or OR, or leave it out"
             raise ConfigError("expression", expression, allowed)

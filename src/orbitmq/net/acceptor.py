@@ -42,9 +42,7 @@ class TlsAcceptor:
         self._listener = listener
         self._new_protocol = new_protocol
         self._loop = asyncio.get_running_loop()
-        self._undecided: dict[
-            socket.socket, str
-        ] = {}  # those that sent nothing yet, and their peer
+        self._undecided: dict[socket.socket, str] = {}  # who sent nothing yet, with its address
         self._handshakes: set[asyncio.Task[None]] = set()
         self._loop.add_reader(listener, self._accept)
 

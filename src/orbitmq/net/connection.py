@@ -210,7 +210,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Handle one tick: every command that this read completed."""
         scheduled, self._flush_later = self._flush_later, True
-        self._heard_at = self._loop.time()
+        if self._waiters:
+            self._heard_at = self._loop.time()
         try:
             for command in self._decoder.received(nbytes):
                 if command.flag & 1:

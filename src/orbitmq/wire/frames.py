@@ -106,12 +106,15 @@ class FrameDecoder:
 
     def _make_room(self) -> None:
         start, end = self._start, self._end
+        if start == end:
+            if end == self._size < self._largest:
+                self._grow(0)
+            self._start = self._end = 0
+            return
         pending = end - start
         length = 4 + _LENGTHS.unpack_from(self._view, start)[0] if pending >= _SHORTEST else 0
         if self._size < self._largest and (end == self._size or length > self._size):
             self._grow(length)
-        elif not pending:
-            self._start = self._end = 0
         elif length <= self._size and start and end > self._size // 2:
             self._buffer[:pending] = self._buffer[start:end]
             self._start, self._end = 0, pending
