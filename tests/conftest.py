@@ -1,10 +1,15 @@
-"""What every test may use: hypothesis with our settings, certificates, and requests as seen."""
+"""What every test may use: a broker whose clock it moves, a producer, certificates, requests."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from orbitmq import Producer
+from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.testing.clock import ManualClock
 from tests.net.certificates import Certificates, make_certificates
 from tests.net.seen import Seen, watch_requests
 
@@ -25,3 +30,20 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[Seen]:
     """Every request that a broker or name server of this process gets."""
     return watch_requests(monkeypatch)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def broker(clock: ManualClock) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+def producer(broker: EmbeddedBroker) -> Iterator[Producer]:
+    with Producer("makers", name_server=broker.name_server) as running:
+        yield running

@@ -14,19 +14,23 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__
 
 LAYERS = (
     "codes clock errors names message config wire filters allocate net store nameserver broker "
-    "client blocking spark testing dashboard cli"
+    "client producer consumer blocking aio spark testing cli"
 ).split()
 
 # What a layer may not see although it stands before it.
+_SERVERS = {"store", "nameserver", "broker"}
 FORBIDDEN = {
     "store": {"net"},  # it knows files and records, nothing of the network
-    "client": {"store", "nameserver", "broker"},  # it works against any cluster
-    "blocking": {"store", "nameserver", "broker"},
-    "spark": {"store", "nameserver", "broker"},  # a task on a cluster carries no broker
+    "client": _SERVERS,  # it works against any cluster
+    "producer": _SERVERS,
+    "consumer": _SERVERS,
+    "blocking": _SERVERS,
+    "aio": _SERVERS | {"blocking"},  # neither face stands on the other
+    "spark": _SERVERS,  # a task on a cluster carries no broker
 }
 
 # The layers a plain `pip install orbitmq` must be able to import.
-CORE = {*LAYERS[: LAYERS.index("blocking") + 1]}
+CORE = {*LAYERS[: LAYERS.index("aio") + 1]}
 
 # Layers that compute and never wait for anything: no files, sockets, threads or event loops ...
 NO_IO = {"codes", "errors", "names", "message", "wire", "filters", "allocate"}

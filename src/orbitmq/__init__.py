@@ -10,6 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orbitmq.aio.lite_pull_consumer import AsyncLitePullConsumer
+    from orbitmq.aio.producer import AsyncProducer
+    from orbitmq.aio.pull_consumer import AsyncPullConsumer
+    from orbitmq.aio.pull_schedule import AsyncPullConsumerScheduleService
+    from orbitmq.aio.push_consumer import AsyncPushConsumer
     from orbitmq.allocate import (
         AllocateAveragely,
         AllocateAveragelyByCircle,
@@ -25,26 +30,21 @@ if TYPE_CHECKING:
     from orbitmq.blocking.pull_schedule import PullConsumerScheduleService
     from orbitmq.blocking.push_consumer import PushConsumer
     from orbitmq.broker.embedded import EmbeddedBroker
-    from orbitmq.client.async_lite_pull_consumer import AsyncLitePullConsumer
-    from orbitmq.client.async_producer import AsyncProducer
-    from orbitmq.client.async_pull_consumer import AsyncPullConsumer
-    from orbitmq.client.async_pull_schedule import AsyncPullConsumerScheduleService
-    from orbitmq.client.async_push_consumer import AsyncPushConsumer
-    from orbitmq.client.hooks import (
+    from orbitmq.consumer.hooks import (
         ConsumeMessageContext,
         ConsumeMessageHook,
         ConsumeReturnType,
         FilterMessageContext,
         FilterMessageHook,
     )
-    from orbitmq.client.listeners import (
+    from orbitmq.consumer.offsets import OffsetStore
+    from orbitmq.consumer.pull.schedule import PullTaskContext
+    from orbitmq.consumer.pull_request import PullResult
+    from orbitmq.consumer.push.listeners import (
         ConsumeConcurrentlyContext,
         ConsumeOrderlyContext,
         ConsumeStatus,
     )
-    from orbitmq.client.offsets import OffsetStore
-    from orbitmq.client.pull_schedule import PullTaskContext
-    from orbitmq.client.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.errors import (
         AuthenticationError,
         BodyError,
@@ -78,15 +78,9 @@ if TYPE_CHECKING:
         WireError,
     )
     from orbitmq.filters.subscription import MessageSelector
-    from orbitmq.message import (
-        Message,
-        MessageQueue,
-        PullResult,
-        PullStatus,
-        SendResult,
-        SendStatus,
-    )
+    from orbitmq.message import Message, MessageQueue, PullStatus, SendResult, SendStatus
     from orbitmq.net.tls import ClientAuth, ServerTls, TlsMode
+    from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
     from orbitmq.wire.message_view import MessageView
     from orbitmq.wire.running_info import ConsumerRunningInfo, ConsumeStatusInfo
@@ -103,19 +97,22 @@ _HOMES = {
     "orbitmq.blocking.pull_schedule": "PullConsumerScheduleService",
     "orbitmq.blocking.push_consumer": "PushConsumer",
     "orbitmq.broker.embedded": "EmbeddedBroker",
-    "orbitmq.client.async_lite_pull_consumer": "AsyncLitePullConsumer",
-    "orbitmq.client.async_producer": "AsyncProducer",
-    "orbitmq.client.async_pull_consumer": "AsyncPullConsumer",
-    "orbitmq.client.async_pull_schedule": "AsyncPullConsumerScheduleService",
-    "orbitmq.client.async_push_consumer": "AsyncPushConsumer",
-    "orbitmq.client.hooks": """
+    "orbitmq.aio.lite_pull_consumer": "AsyncLitePullConsumer",
+    "orbitmq.aio.producer": "AsyncProducer",
+    "orbitmq.aio.pull_consumer": "AsyncPullConsumer",
+    "orbitmq.aio.pull_schedule": "AsyncPullConsumerScheduleService",
+    "orbitmq.aio.push_consumer": "AsyncPushConsumer",
+    "orbitmq.consumer.hooks": """
         ConsumeMessageContext ConsumeMessageHook ConsumeReturnType FilterMessageContext
         FilterMessageHook
     """,
-    "orbitmq.client.listeners": "ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus",
-    "orbitmq.client.offsets": "OffsetStore",
-    "orbitmq.client.pull_schedule": "PullTaskContext",
-    "orbitmq.client.selectors": "select_queue_by_hash select_queue_by_random",
+    "orbitmq.consumer.push.listeners": """
+        ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus
+    """,
+    "orbitmq.consumer.offsets": "OffsetStore",
+    "orbitmq.consumer.pull.schedule": "PullTaskContext",
+    "orbitmq.consumer.pull_request": "PullResult",
+    "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """
         AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError ConfigError
         ConnectError ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
@@ -125,7 +122,7 @@ _HOMES = {
         SubscriptionError SystemBusyError TopicNotFoundError WireError
     """,
     "orbitmq.filters.subscription": "MessageSelector",
-    "orbitmq.message": "Message MessageQueue PullResult PullStatus SendResult SendStatus",
+    "orbitmq.message": "Message MessageQueue PullStatus SendResult SendStatus",
     "orbitmq.net.tls": "ClientAuth ServerTls TlsMode",
     "orbitmq.wire.bodies": "ConsumeFromWhere MessageModel",
     "orbitmq.wire.message_view": "MessageView",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from orbitmq.wire.message_view import MessageView
+from typing import NamedTuple
 
 
 class MessageQueue(NamedTuple):
@@ -102,13 +99,3 @@ class PullStatus(Enum):
     NO_NEW_MESSAGE = 1
     NO_MATCHED_MESSAGE = 2
     OFFSET_ILLEGAL = 3
-
-
-class PullResult(NamedTuple):
-    """The answer to a pull: the messages, and where the next pull starts."""
-
-    status: PullStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    messages: Sequence[MessageView]

@@ -11,7 +11,7 @@ import pytest
 
 import orbitmq
 from orbitmq import PullTaskContext
-from orbitmq.client.consumer_config import LitePullConfig, PullScheduleConfig, PushConfig
+from orbitmq.consumer.config import LitePullConfig, PullScheduleConfig, PushConfig
 from tests.apache.java_program import JavaProgram
 from tests.docs.snippets import ROOT
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.client.offsets import LocalFileOffsetStore
+from orbitmq.consumer.offsets import LocalFileOffsetStore
 from orbitmq.message import MessageQueue
 from tests.apache.conftest import release_or_skip
 from tests.apache.jars import NEWEST, OLDEST, ApacheRelease, find_release
 from tests.apache.java_program import JavaProgram
 
-GOLDEN = Path(__file__).parents[1] / "client" / "golden" / "local_offsets.json"
+GOLDEN = Path(__file__).parents[1] / "consumer" / "golden" / "local_offsets.json"
 ABOUT = (
     "offsets.json as LocalFileOffsetStore of each release writes it: "
     "orders/broker-a/0 at 4, orders/broker-a/1 at 8, bills/broker-b/7 at 2**40."

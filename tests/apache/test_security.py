@@ -17,7 +17,7 @@ from orbitmq import (
     ServerTls,
     TlsMode,
 )
-from orbitmq.client.config import ProducerSettings as Settings
+from orbitmq.producer.config import ProducerSettings as Settings
 from orbitmq.testing.wait import wait_until
 from tests.apache.cluster import ApacheBroker, ApacheNameServer, free_port
 from tests.apache.conftest import release_or_skip

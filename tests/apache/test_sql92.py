@@ -13,7 +13,7 @@ from orbitmq.testing.wait import wait_until
 from tests.apache.conftest import release_or_skip
 from tests.apache.jars import NEWEST, OLDEST
 from tests.apache.java_program import JavaProgram, options
-from tests.client.pushing import Inbox
+from tests.consumer.push.pushing import Inbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ import pytest
 from orbitmq.client.loop import Mailbox, Waiter, loop_thread
 from orbitmq.errors import ClientStateError
 from orbitmq.testing.wait import wait_until
-from tests.client.program import run_python
+from tests.program import run_python
 
 
 class HandCrankedLoop:

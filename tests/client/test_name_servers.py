@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from orbitmq import EmbeddedBroker, Message, Producer
+from orbitmq.aio.producer import AsyncProducer
 from orbitmq.client.address_server import AddressServer, fetch_name_servers
-from orbitmq.client.async_producer import AsyncProducer
 from orbitmq.client.config import ClientConfig, make_config
 from orbitmq.client.instance import ClientInstance
 from orbitmq.codes import RequestCode

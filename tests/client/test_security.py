@@ -25,10 +25,11 @@ from orbitmq import (
     TlsMode,
     codes,
 )
-from orbitmq.client.config import ClientConfig, ProducerConfig, make_config
+from orbitmq.client.config import ClientConfig, make_config
 from orbitmq.client.instance import ClientInstance
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ConfigError, ConnectError, for_code
+from orbitmq.producer.config import ProducerConfig
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.bodies import HeartbeatData
 from tests.client.stub_cluster import StubCluster, answer

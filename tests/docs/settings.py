@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from orbitmq.client.config import ClientConfig, ProducerConfig
-from orbitmq.client.consumer_config import (
+from orbitmq.client.config import ClientConfig
+from orbitmq.consumer.config import (
     ConsumerConfig,
     GroupConfig,
     LitePullConfig,
@@ -23,6 +23,7 @@ from orbitmq.client.consumer_config import (
     PullScheduleConfig,
     PushConfig,
 )
+from orbitmq.producer.config import ProducerConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 CLASSES: tuple[type[ClientConfig], ...] = (

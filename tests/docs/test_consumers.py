@@ -13,8 +13,8 @@ import pytest
 
 import orbitmq
 from orbitmq import EmbeddedBroker, Message, Producer
-from orbitmq.client.async_lite_pull_consumer import AsyncLitePullConsumer
-from orbitmq.client.consumer_config import LitePullConfig
+from orbitmq.aio.lite_pull_consumer import AsyncLitePullConsumer
+from orbitmq.consumer.config import LitePullConfig
 from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import ROOT, run, snippet, snippets
 

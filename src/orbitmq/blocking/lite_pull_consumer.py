@@ -10,14 +10,14 @@ from typing import Final, Self, Unpack
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
-from orbitmq.client.consumer_config import LitePullSettings
-from orbitmq.client.flow_control import FlowControlTimes
-from orbitmq.client.group_consumer import QueueListener
-from orbitmq.client.hooks import ConsumeMessageHook, FilterMessageHook
-from orbitmq.client.lite_pull_consumer import Commits, LitePullCore, poll_seconds
 from orbitmq.client.loop import loop_thread
-from orbitmq.client.offsets import OffsetStore
-from orbitmq.client.topic_watch import TopicMessageQueueChangeListener
+from orbitmq.consumer.config import LitePullSettings
+from orbitmq.consumer.flow_control import FlowControlTimes
+from orbitmq.consumer.group import QueueListener
+from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
+from orbitmq.consumer.lite_pull.core import Commits, LitePullCore, poll_seconds
+from orbitmq.consumer.lite_pull.topic_watch import TopicMessageQueueChangeListener
+from orbitmq.consumer.offsets import OffsetStore
 from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
@@ -42,7 +42,7 @@ class LitePullConsumer(Face):
     or each takes queues of its choice by :meth:`assign`. ``allocate`` is how queues are shared
     (:mod:`orbitmq.allocate`, averagely), ``offset_store`` where offsets are kept instead of with
     the brokers, ``queue_listener`` a function that hears of changed queues. Settings are the
-    fields of :class:`orbitmq.client.consumer_config.LitePullConfig`, checked here (ConfigError).
+    fields of :class:`orbitmq.consumer.config.LitePullConfig`, checked here (ConfigError).
     """
 
     def __init__(

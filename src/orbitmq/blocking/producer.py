@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Unpack, overload
 
 from orbitmq.blocking.face import Face
-from orbitmq.client.config import ProducerSettings
 from orbitmq.client.loop import loop_thread
 from orbitmq.client.outcomes import CallbackSink
-from orbitmq.client.producer import (
+from orbitmq.message import Message, MessageQueue, SendResult
+from orbitmq.producer.config import ProducerSettings
+from orbitmq.producer.core import (
     BlockingSends,
     Messages,
     ProducerCore,
     SendCallback,
     SendFuture,
 )
-from orbitmq.client.selectors import QueueSelector
-from orbitmq.message import Message, MessageQueue, SendResult
+from orbitmq.producer.selectors import QueueSelector
 
 
 class Producer(Face):
@@ -28,7 +28,7 @@ class Producer(Face):
 
     ``group`` names producers that do the same; a process may have one of a group (two with
     different ``instance_name``). Settings are the fields of
-    :class:`orbitmq.client.config.ProducerConfig`, checked here (ConfigError).
+    :class:`orbitmq.producer.config.ProducerConfig`, checked here (ConfigError).
 
     A message goes to the writable queues of its topic in turn. One with a ``sharding_key`` always
     goes to the queue its key gives (as Java's SelectMessageQueueByHash), while the topic keeps its

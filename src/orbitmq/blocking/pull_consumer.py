@@ -6,20 +6,21 @@ from typing import Self, Unpack, overload
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
-from orbitmq.client.consumer_config import PullConfig, PullConsumerSettings, make_consumer_config
-from orbitmq.client.group_consumer import QueueListener
-from orbitmq.client.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.client.loop import loop_thread
-from orbitmq.client.offsets import OffsetStore
 from orbitmq.client.outcomes import CallbackSink
-from orbitmq.client.pull_consumer import (
+from orbitmq.consumer.config import PullConfig, PullConsumerSettings, make_consumer_config
+from orbitmq.consumer.group import QueueListener
+from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
+from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.pull.core import (
     PullCallback,
     PullCore,
     PullFuture,
     Topics,
 )
+from orbitmq.consumer.pull_request import PullResult
 from orbitmq.filters.subscription import Expression
-from orbitmq.message import MessageQueue, PullResult
+from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
 
 
@@ -42,7 +43,7 @@ class PullConsumer(Face):
     a function that hears of each change. Any queue may be pulled all the same. ``allocate`` is how
     queues are shared (:mod:`orbitmq.allocate`, averagely), ``offset_store`` where offsets are kept
     instead of with the brokers. Settings are the fields of
-    :class:`orbitmq.client.consumer_config.PullConfig`, checked here (ConfigError).
+    :class:`orbitmq.consumer.config.PullConfig`, checked here (ConfigError).
     """
 
     _core: PullCore

@@ -9,11 +9,11 @@ from typing import Unpack
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
 from orbitmq.blocking.pull_consumer import PullConsumer
-from orbitmq.client.consumer_config import PullScheduleSettings
-from orbitmq.client.group_consumer import QueueListener
 from orbitmq.client.loop import loop_thread
-from orbitmq.client.offsets import OffsetStore
-from orbitmq.client.pull_schedule import CallbackT, PullScheduleCore, PullTaskCallback
+from orbitmq.consumer.config import PullScheduleSettings
+from orbitmq.consumer.group import QueueListener
+from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.pull.schedule import CallbackT, PullScheduleCore, PullTaskCallback
 
 
 class PullConsumerScheduleService(Face):
@@ -38,7 +38,7 @@ class PullConsumerScheduleService(Face):
     and end with the queues in balance; a queue goes to another consumer, and :meth:`shutdown`
     returns, once the call under way has ended and its offset is saved. The arguments are as in
     :class:`orbitmq.PullConsumer`; settings are the fields of
-    :class:`orbitmq.client.consumer_config.PullScheduleConfig`, checked here (ConfigError).
+    :class:`orbitmq.consumer.config.PullScheduleConfig`, checked here (ConfigError).
     """
 
     _core: PullScheduleCore

@@ -8,14 +8,14 @@ from typing import Unpack
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
-from orbitmq.client.consumer_config import PushSettings
-from orbitmq.client.flow_control import FlowControlTimes
-from orbitmq.client.group_consumer import QueueListener
-from orbitmq.client.hooks import ConsumeMessageHook, FilterMessageHook
-from orbitmq.client.listeners import ListenerFunction
 from orbitmq.client.loop import loop_thread
-from orbitmq.client.offsets import OffsetStore
-from orbitmq.client.push_consumer import FunctionT, PushCore
+from orbitmq.consumer.config import PushSettings
+from orbitmq.consumer.flow_control import FlowControlTimes
+from orbitmq.consumer.group import QueueListener
+from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
+from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.push.core import FunctionT, PushCore
+from orbitmq.consumer.push.listeners import ListenerFunction
 from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
@@ -47,7 +47,7 @@ class PushConsumer(Face):
 
     ``listener`` consumes the topics that are subscribed without a listener of their own. The
     other arguments are as in :class:`LitePullConsumer`; settings are the fields of
-    :class:`orbitmq.client.consumer_config.PushConfig`, checked here (ConfigError).
+    :class:`orbitmq.consumer.config.PushConfig`, checked here (ConfigError).
     """
 
     _core: PushCore

@@ -1,3 +1,3 @@
-"""The clients: producers and consumers on a private event loop, one per process."""
+"""What every client stands on: the private loop, an instance's connections, routes, settings."""
 
 from __future__ import annotations

@@ -17,11 +17,9 @@ from typing import Annotated, Any, TypedDict, TypeVar
 import msgspec
 from msgspec import Meta
 
-from orbitmq import codes
 from orbitmq.errors import ConfigError
 from orbitmq.net.addresses import local_ip
 from orbitmq.net.tls import ClientTls
-from orbitmq.wire.compress import CompressionType
 from orbitmq.wire.signing import NAMESPACE, NAMESPACED, REQUEST_TYPE, STREAM, Credentials, RpcHook
 
 Millis = Annotated[int, Meta(ge=1)]
@@ -196,51 +194,6 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return "@".join(parts)
 
 
-class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a producer has besides (Java's ``DefaultMQProducer``)."""
-
-    send_timeout_ms: Millis = 3_000
-    """How long a send may take in all, retries included."""
-    send_max_timeout_per_request_ms: Millis | None = None
-    """How long one attempt may take while another can follow. Default: all the time left."""
-    retry_times_when_send_failed: CountOrZero = 2
-    """How often ``send`` tries again, on another broker where there is one."""
-    retry_times_when_send_async_failed: CountOrZero = 2
-    """The same for ``send_async`` and AsyncProducer."""
-    retry_another_broker_when_not_store_ok: bool = False
-    """Whether to try again when the broker stored the message but could not flush or replicate."""
-    retry_response_codes: frozenset[int] = frozenset(
-        {
-            codes.TOPIC_NOT_EXIST,
-            codes.SERVICE_NOT_AVAILABLE,
-            codes.SYSTEM_ERROR,
-            codes.SYSTEM_BUSY,
-            codes.NO_PERMISSION,
-            codes.NO_BUYER_ID,
-            codes.NOT_IN_CURRENT_UNIT,
-            codes.GO_AWAY,
-        }
-    )
-    """The response codes after which another attempt is made."""
-    max_message_size: Count = 4 * 1024 * 1024
-    """The largest body, or batch, that is sent; brokers refuse more than 4 MiB by default."""
-    compress_over_bytes: Count = 4096
-    """Bodies of at least this size are compressed. Batches are not."""
-    compress_level: Annotated[int, Meta(ge=0, le=22)] = 5
-    """0 to 9 for ZLIB, 1 to 22 for ZSTD."""
-    compress_type: CompressionType = CompressionType.ZLIB
-    """Anything but ZLIB needs brokers and consumers of RocketMQ 5, and an extra package here."""
-    create_topic_key: str = "TBW102"
-    """The topic whose route an unknown topic starts with, where brokers create topics by need."""
-    default_topic_queue_nums: Count = 4
-    """How many queues a topic created so gets, at most."""
-    max_in_flight: Count = 1024
-    """Messages sent asynchronously and not answered yet; the next send waits
-    (``backPressureForAsyncSendNum``; Java does not limit them unless told to)."""
-    max_in_flight_bytes: Count = 100 * 1024 * 1024
-    """The same in bytes of body (``backPressureForAsyncSendSize``)."""
-
-
 class ClientSettings(TypedDict, total=False):
     """The keyword arguments every client takes; see ClientConfig."""
 
@@ -272,25 +225,6 @@ class ClientSettings(TypedDict, total=False):
     tls_key_password: str | None
     tls_verify: bool | None
     tls_check_hostname: bool
-
-
-class ProducerSettings(ClientSettings, total=False):
-    """The keyword arguments a producer takes; see ProducerConfig."""
-
-    send_timeout_ms: int
-    send_max_timeout_per_request_ms: int | None
-    retry_times_when_send_failed: int
-    retry_times_when_send_async_failed: int
-    retry_another_broker_when_not_store_ok: bool
-    retry_response_codes: frozenset[int]
-    max_message_size: int
-    compress_over_bytes: int
-    compress_level: int
-    compress_type: CompressionType
-    create_topic_key: str
-    default_topic_queue_nums: int
-    max_in_flight: int
-    max_in_flight_bytes: int
 
 
 def make_config(config_type: type[_ConfigT], settings: Mapping[str, Any]) -> _ConfigT:

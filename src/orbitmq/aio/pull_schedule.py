@@ -1,0 +1,80 @@
+"""AsyncPullConsumerScheduleService: the schedule service of pulls for asyncio code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Unpack
+
+from orbitmq.aio.face import AsyncFace
+from orbitmq.aio.pull_consumer import AsyncPullConsumer
+from orbitmq.allocate import AllocateStrategy
+from orbitmq.client.loop import loop_thread
+from orbitmq.consumer.config import PullScheduleSettings
+from orbitmq.consumer.group import QueueListener
+from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.pull.schedule import CallbackT, PullScheduleCore, PullTaskCallback
+
+
+class AsyncPullConsumerScheduleService(AsyncFace):
+    """Calls a coroutine function for each queue in balance.
+
+        service = AsyncPullConsumerScheduleService("readers", name_server="127.0.0.1:9876")
+
+        @service.register_pull_task_callback("flights")
+        async def work(queue, context): ...
+
+        async with service:
+            await until_stopped()
+
+    As :class:`orbitmq.PullConsumerScheduleService`, which explains it; callbacks run on the loop
+    the service was started on, and ``context.pull_consumer`` is an AsyncPullConsumer.
+    """
+
+    _core: PullScheduleCore
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        allocate: AllocateStrategy | None = None,
+        offset_store: OffsetStore | None = None,
+        queue_listener: QueueListener | None = None,
+        **settings: Unpack[PullScheduleSettings],
+    ) -> None:
+        self._core = PullScheduleCore(
+            group,
+            settings,
+            allocate=allocate,
+            offset_store=offset_store,
+            queue_listener=queue_listener,
+        )
+        self.pull_consumer = AsyncPullConsumer.over(self._core)
+        self._core.consumer = self.pull_consumer
+        super().__init__(self._core)
+
+    def register_pull_task_callback(
+        self, topic: str, callback: PullTaskCallback | None = None
+    ) -> Callable[[CallbackT], CallbackT]:
+        """Have ``await callback(queue, context)`` called for the queues of ``topic``.
+
+        Also as a decorator; see PullConsumerScheduleService.register_pull_task_callback.
+        """
+
+        def register(function: CallbackT) -> CallbackT:
+            self._core.register(topic, function, coroutine=True)
+            return function
+
+        if callback is not None:
+            register(callback)
+        return register
+
+    async def start(self) -> None:
+        """Start; ClientStateError when it was started before, or its group is in use."""
+        self._core.callback_loop = asyncio.get_running_loop()
+        await super().start()
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Wait for the calls under way, at most ``timeout`` seconds, and leave the group."""
+        timeout_ms = None if timeout is None else int(timeout * 1000)
+        await loop_thread().run_async(self._core.shutdown(timeout_ms))

@@ -1,0 +1,200 @@
+"""From the user's message to what is sent: checks, properties, compression, batches.
+
+Runs in the caller's thread, so that a message that cannot be sent fails where it was made, and
+compression costs the loop nothing. Follows Validators, DefaultMQProducerImpl.tryToCompressMessage,
+MessageBatch and DefaultMQProducer.batch. The user's message is left as it is. What is ready has
+its topic's name within the namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from orbitmq import names
+from orbitmq.client.namespace import Namespace
+from orbitmq.errors import InvalidMessageError
+from orbitmq.message import Message
+from orbitmq.names import check_topic
+from orbitmq.producer.config import ProducerConfig
+from orbitmq.wire import properties as property_names
+from orbitmq.wire.compress import compress
+from orbitmq.wire.ids import create_unique_id
+from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, encode_properties
+from orbitmq.wire.record import encode_batch
+from orbitmq.wire.send_request import json_text
+
+
+class Outgoing(NamedTuple):
+    """A message, or a batch, ready to be sent."""
+
+    topic: str
+    body: bytes
+    properties: bytes
+    """As the JSON string of the request header."""
+    sys_flag: int
+    flag: int
+    message_id: str
+    sharding_key: str | None
+    batch: bool
+
+
+def prepare_message(message: Message, config: ProducerConfig, namespace: Namespace) -> Outgoing:
+    """Check ``message`` and make it ready.
+
+    Raises IllegalNameError for its topic, InvalidMessageError for anything else.
+    """
+    topic = namespace.wrap(message.topic)
+    _check_sendable(topic)
+    body = _checked_body(message, config.max_message_size)
+    if not -0x8000_0000 <= message.flag <= 0x7FFF_FFFF:
+        raise InvalidMessageError(f"flag={message.flag}: a flag is a 32-bit integer")
+    properties, message_id = _properties_of(message)
+    if namespace.name is not None:
+        properties[property_names.INSTANCE_ID] = namespace.name
+    sys_flag = 0
+    if len(body) >= config.compress_over_bytes:
+        body = compress(body, config.compress_level, config.compress_type)
+        sys_flag = config.compress_type.flag
+    return Outgoing(
+        topic,
+        body,
+        json_text(_stored(properties, topic).decode()),
+        sys_flag,
+        message.flag,
+        message_id,
+        message.sharding_key,
+        False,
+    )
+
+
+def prepare_batch(
+    messages: Sequence[Message],
+    config: ProducerConfig,
+    namespace: Namespace,
+    *,
+    placed: bool = False,
+) -> Outgoing:
+    """Check ``messages`` and make them one batch, which goes to one queue as it is.
+
+    Raises InvalidMessageError for an empty batch, messages of several topics, of several sharding
+    keys unless the caller has ``placed`` the batch, delayed messages, and a batch over
+    ``max_message_size``.
+    """
+    if not messages:
+        raise InvalidMessageError("a batch needs at least one message")
+    first = messages[0]
+    topic, sharding_key = namespace.wrap(first.topic), first.sharding_key
+    _check_sendable(topic)
+    if topic.startswith(names.RETRY_PREFIX):
+        raise InvalidMessageError(f"a batch cannot be sent to the retry topic {topic!r}")
+    items, ids = [], []
+    for message in messages:
+        _check_batch_member(message, first)
+        if message.sharding_key != sharding_key and not placed:
+            raise InvalidMessageError(
+                f"a batch goes to one queue, and the sharding keys {sharding_key!r} and "
+                f"{message.sharding_key!r} may have different ones: make a batch for each, or "
+                "give its queue"
+            )
+        properties, message_id = _properties_of(message)
+        body = _checked_body(message, config.max_message_size)
+        items.append((message.flag, body, _stored(properties, topic)))
+        ids.append(message_id)
+    body = encode_batch(items)
+    if len(body) > config.max_message_size:
+        raise InvalidMessageError(
+            f"the batch of {len(items)} messages takes {len(body)} bytes, over "
+            f"max_message_size={config.max_message_size}: send it in smaller batches"
+        )
+    own = {property_names.UNIQ_KEY: create_unique_id(), _WAIT: _wait_property(first)}
+    if namespace.name is not None:
+        own[property_names.INSTANCE_ID] = namespace.name
+    return Outgoing(
+        topic,
+        body,
+        json_text(_stored(own, topic).decode()),
+        0,
+        0,
+        ",".join(ids),
+        sharding_key,
+        True,
+    )
+
+
+_WAIT = property_names.WAIT
+
+
+def _properties_of(message: Message) -> tuple[dict[str, str], str]:
+    """The properties ``message`` is sent with, and its unique id."""
+    properties = dict(message.properties) if message.properties else {}
+    if message.tags:
+        properties[property_names.TAGS] = message.tags
+    if message.keys:
+        properties[property_names.KEYS] = message.keys
+    if message.sharding_key:
+        properties[property_names.SHARDING_KEY] = message.sharding_key
+    if message.delay_level > 0:
+        properties[property_names.DELAY] = str(message.delay_level)
+    message_id = properties.get(property_names.UNIQ_KEY)
+    if message_id is None:
+        message_id = properties[property_names.UNIQ_KEY] = create_unique_id()
+    properties.setdefault(_WAIT, "true")
+    return properties, message_id
+
+
+def _stored(properties: dict[str, str], topic: str) -> bytes:
+    """``properties`` in stored form, where their length has 15 bits."""
+    stored = encode_properties(properties)
+    if len(stored) > MAX_PROPERTIES_BYTES:
+        raise InvalidMessageError(
+            f"the properties of a message to {topic!r} take {len(stored)} bytes, over "
+            f"{MAX_PROPERTIES_BYTES}: put them into the body"
+        )
+    return stored
+
+
+def _checked_body(message: Message, limit: int) -> bytes:
+    body: object = message.body  # whatever its type should be
+    if not isinstance(body, bytes):
+        if not isinstance(body, (bytearray, memoryview)):
+            raise InvalidMessageError(
+                f"the body of a message to {message.topic!r} is {type(body).__name__}, not bytes: "
+                "encode it first"
+            )
+        body = bytes(body)
+    size = len(body)
+    if size > limit:
+        raise InvalidMessageError(
+            f"the body of {size} bytes of a message to {message.topic!r} is over "
+            f"max_message_size={limit}: make it smaller, or raise the limit here and on the brokers"
+        )
+    if not size:
+        raise InvalidMessageError(f"a message to {message.topic!r} has no body: give it one byte")
+    return body
+
+
+def _check_batch_member(message: Message, first: Message) -> None:
+    if message.topic != first.topic:
+        raise InvalidMessageError(
+            f"a batch has one topic: {first.topic!r} and {message.topic!r} must be sent apart"
+        )
+    if message.delay_level > 0:
+        raise InvalidMessageError(
+            f"delay_level={message.delay_level}: a delayed message cannot be in a batch, send it "
+            "by itself"
+        )
+    if _wait_property(message) != _wait_property(first):
+        raise InvalidMessageError(f"the messages of a batch must have the same property {_WAIT}")
+
+
+def _wait_property(message: Message) -> str:
+    return (message.properties or {}).get(_WAIT, "true")
+
+
+@lru_cache(maxsize=1024)
+def _check_sendable(topic: str) -> None:
+    check_topic(topic)
+    if topic in names.UNSENDABLE_TOPICS:
+        raise InvalidMessageError(f"topic {topic!r} is RocketMQ's own: send to another")

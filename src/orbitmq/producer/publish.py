@@ -1,0 +1,188 @@
+"""The routes of a producer: the queues of each topic it sends to, found when first needed.
+
+Follows TopicPublishInfo and DefaultMQProducerImpl.tryToFindTopicPublishInfo. Lives on the private
+loop, except where a method says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from orbitmq import codes
+from orbitmq.client.instance import ClientInstance
+from orbitmq.client.routes import publish_queues
+from orbitmq.errors import NetworkError, OrbitMQError, TopicNotFoundError
+from orbitmq.message import MessageQueue
+from orbitmq.producer.config import ProducerConfig
+from orbitmq.wire.bodies import TopicRouteData
+
+log = logging.getLogger("orbitmq.producer")
+
+_RETRY_SECONDS = 0.5
+
+
+class PublishInfo:
+    """The writable queues of a topic, and whose turn it is."""
+
+    __slots__ = ("_next", "queues")
+
+    def __init__(self, queues: Sequence[MessageQueue], first: int = 0) -> None:
+        self.queues = queues
+        self._next = first
+
+    def select(self, avoid_broker: str | None = None) -> MessageQueue:
+        """The next queue in turn, of another broker than ``avoid_broker`` where there is one.
+
+        After a failure the turn starts anywhere (MQFaultStrategy.selectOneMessageQueue).
+        """
+        queues = self.queues
+        count = len(queues)
+        if avoid_broker is not None:
+            self._next = random.randrange(count)  # noqa: S311 - not a secret
+            for _ in range(count):
+                queue = self._take()
+                if queue.broker_name != avoid_broker:
+                    return queue
+        return self._take()
+
+    def replaced_by(self, queues: Sequence[MessageQueue]) -> PublishInfo:
+        """The same turn over other queues."""
+        return PublishInfo(queues, self._next)
+
+    def _take(self) -> MessageQueue:
+        position = self._next
+        self._next = position + 1
+        return self.queues[position % len(self.queues)]
+
+
+RouteHandler = Callable[["PublishInfo | OrbitMQError"], None]
+
+
+class PublishRoutes:
+    """What a producer knows of the topics it sends to."""
+
+    def __init__(self, instance: ClientInstance, config: ProducerConfig) -> None:
+        self._instance = instance
+        self._config = config
+        self._known: dict[str, PublishInfo] = {}
+        self._waiting: dict[str, list[RouteHandler]] = {}
+        self._wanted_until: dict[str, float] = {}
+        self._last_error: dict[str, OrbitMQError] = {}
+
+    def get(self, topic: str) -> PublishInfo | None:
+        """What is known of ``topic``; may be called from any thread."""
+        return self._known.get(topic)
+
+    def find(self, topic: str, deadline: float, on_found: RouteHandler) -> None:
+        """Call ``on_found`` with what a name server says of ``topic``, or with the error.
+
+        While no name server answers this tries again until ``deadline`` (of the clock's
+        monotonic time). Callers get their answer in the order they came, before :meth:`get`
+        gives it to anyone else.
+        """
+        self._wanted_until[topic] = max(deadline, self._wanted_until.get(topic, deadline))
+        waiting = self._waiting.get(topic)
+        if waiting is not None:
+            waiting.append(on_found)
+            return
+        self._waiting[topic] = [on_found]
+        self._instance.spawn(self._find(topic))
+
+    def error_of(self, topic: str) -> OrbitMQError | None:
+        """Why ``topic`` has not been found so far, while it is looked for."""
+        return self._last_error.get(topic)
+
+    def topics(self) -> Iterable[str]:
+        """The topics sent to, those not found included."""
+        return self._known.keys() | self._wanted_until.keys()
+
+    def changed(self, topic: str, route: TopicRouteData) -> None:
+        """Take over a route, for a topic of ours."""
+        old = self._known.get(topic)
+        if old is None and topic not in self._waiting:
+            return
+        queues = publish_queues(topic, route)
+        if queues:
+            self._found(topic, old.replaced_by(queues) if old else _first_info(queues))
+        else:
+            self._known.pop(topic, None)  # found again when next sent to
+
+    async def refresh(self, topic: str) -> None:
+        """Fetch the route anew; that it cannot be had is only logged."""
+        try:
+            await self._instance.fetch_route(topic)
+        except OrbitMQError as error:
+            log.debug("the route of topic %s was not refreshed: %s", topic, error)
+
+    async def _find(self, topic: str) -> None:
+        clock = self._instance.clock
+        try:
+            while True:
+                try:
+                    self._found(topic, await self._look_up(topic))
+                    return
+                except NetworkError as error:
+                    self._last_error[topic] = error
+                    left = self._wanted_until[topic] - clock.monotonic()
+                    if left <= 0:
+                        self._answer(topic, error)
+                        return
+                await asyncio.sleep(min(left, _RETRY_SECONDS))
+        except OrbitMQError as error:
+            self._answer(topic, error)
+        finally:
+            self._last_error.pop(topic, None)
+
+    async def _look_up(self, topic: str) -> PublishInfo:
+        try:
+            route = await self._instance.fetch_route(topic)
+        except TopicNotFoundError:
+            route = await self._default_route(topic)
+            self._instance.adopt_route(topic, route)
+        queues = publish_queues(topic, route)
+        if not queues:
+            raise TopicNotFoundError(
+                codes.TOPIC_NOT_EXIST,
+                f"topic {topic!r} has no queue to write: its brokers are away or it is read-only",
+                self._instance.name_servers.addresses,
+            )
+        return self._known.get(topic) or _first_info(queues)
+
+    async def _default_route(self, topic: str) -> TopicRouteData:
+        """The route a new topic starts with: brokers create it when the first message comes."""
+        key = self._config.create_topic_key
+        try:
+            route = await self._instance.query_route(key)
+        except TopicNotFoundError as error:
+            raise TopicNotFoundError(
+                codes.TOPIC_NOT_EXIST,
+                f"topic {topic!r} does not exist, and no broker creates topics by need "
+                f"(autoCreateTopicEnable, which shows as topic {key}); create it first",
+                self._instance.name_servers.addresses,
+            ) from error
+        most = self._config.default_topic_queue_nums
+        queue_datas = []
+        for queues in route.queue_datas:
+            count = min(most, queues.read_queue_nums)
+            queue_datas.append(
+                msgspec.structs.replace(queues, read_queue_nums=count, write_queue_nums=count)
+            )
+        return msgspec.structs.replace(route, queue_datas=queue_datas)
+
+    def _found(self, topic: str, info: PublishInfo) -> None:
+        self._known[topic] = info
+        self._answer(topic, info)
+
+    def _answer(self, topic: str, outcome: PublishInfo | OrbitMQError) -> None:
+        for on_found in self._waiting.pop(topic, ()):
+            on_found(outcome)
+
+
+def _first_info(queues: Sequence[MessageQueue]) -> PublishInfo:
+    """Start at a random queue, so that many producers spread over them."""
+    return PublishInfo(queues, random.randrange(len(queues)))  # noqa: S311 - not a secret
