@@ -456,7 +456,7 @@ def test_the_keyword_arguments_are_the_settings(config: type[ClientConfig], sett
 
 
 def test_logging_says_who_started_and_stopped(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "orbitmq.client")
+    caplog.set_level(logging.INFO, "orbitmq.producer")
     with StubCluster(t=1) as cluster, producing(cluster, instance_name="me", client_ip="10.0.0.1"):
         pass
     assert "producer writers started as client 10.0.0.1@me" in caplog.text
