@@ -128,10 +128,10 @@ def lock_holders(
         left = [number for number in range(queues) if number not in holders]
         rows = [{"topic": topic, "brokerName": name, "queueId": number} for number in left]
         wanted = {"consumerGroup": group, "clientId": client_id}
-        body = call(broker, LOCK_QUEUES, body=_json(wanted | {"mqSet": rows})).body
+        body = call(broker, LOCK_QUEUES, body=encode(wanted | {"mqSet": rows})).body
         locked = json.loads(body)["lockOKMQSet"]
         if holder == "nobody" and locked:
-            call(broker, UNLOCK_QUEUES, body=_json(wanted | {"mqSet": locked}))
+            call(broker, UNLOCK_QUEUES, body=encode(wanted | {"mqSet": locked}))
         holders |= {row["queueId"]: holder for row in locked}
     return {number: holders.get(number, "somebody else") for number in range(queues)}
 
@@ -154,5 +154,6 @@ def held_queues(broker: str, group: str, client_id: str, topic: str) -> list[str
     return sorted(rows)
 
 
-def _json(value: object) -> bytes:
+def encode(value: object) -> bytes:
+    """A body in JSON."""
     return json.dumps(value).encode()
