@@ -7,6 +7,7 @@ need not care in which language a consumer of its group is written.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 import uuid
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from orbitmq import LitePullConsumer, PushConsumer
 from tests.marked_program import Mark, MarkedProgram
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +70,12 @@ class ConsumerMarks(MarkedProgram):
         self._messages: list[Received] = []
 
     @property
+    def client_id(self) -> str:
+        """What the brokers know it by; empty until it has started."""
+        ready = self.values("ready")
+        return str(ready[0]["clientId"]) if ready else ""
+
+    @property
     def messages(self) -> list[Received]:
         """All deliveries so far, in the order in which they came."""
         return list(self._messages)
@@ -84,11 +92,12 @@ class ConsumerMarks(MarkedProgram):
             case "queues":
                 self.queues = {(broker, queue) for broker, queue in mark.value}
 
-    def wait_ready(self, timeout: float = 60) -> str:
+    def wait_ready(self, timeout: float = PATIENCE_SECONDS) -> str:
         """Waits until the consumer has started; its client id."""
-        return str(self.wait_for("ready", timeout)["clientId"])
+        self.wait_for("ready", timeout)
+        return self.client_id
 
-    def wait_count(self, count: int, timeout: float = 60) -> None:
+    def wait_count(self, count: int, timeout: float = PATIENCE_SECONDS) -> None:
         """Waits for so many deliveries, repeated ones included."""
         self.wait_until(lambda: self.count >= count, f"{count} messages", timeout)
 
@@ -100,14 +109,30 @@ class ConsumerProgram(ConsumerMarks):
     """
 
     def __init__(self, name_server: str, topic: str, group: str, mode: str) -> None:
-        self.client_id = f"127.0.0.1@{uuid.uuid4()}"
-        arguments = [name_server, topic, group, mode, self.client_id]
+        self._client_id = f"127.0.0.1@{uuid.uuid4()}"
+        arguments = [name_server, topic, group, mode, self._client_id]
         command = [sys.executable, "-m", "tests.consumer_program", *arguments]
         super().__init__(f"consumer-{mode}", command, ROOT)
+
+    @property
+    def client_id(self) -> str:
+        """What the brokers know it by."""
+        return self._client_id
+
+
+class LogLines(logging.Handler):
+    """Prints what the client logs, between the marks."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints a line or more."""
+        _print_line(self.format(record))
 
 
 def main(name_server: str, topic: str, group: str, mode: str, client_id: str) -> None:
     """Consumes until stdin says `stop` or closes."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=[LogLines()]
+    )
     client_ip, _, instance_name = client_id.partition("@")
     stopped = threading.Event()
     threading.Thread(target=_read_stdin, args=(stopped,), daemon=True).start()
@@ -126,6 +151,7 @@ def main(name_server: str, topic: str, group: str, mode: str, client_id: str) ->
             consume_from_where=FROM_FIRST,
         ) as lite_pull:
             lite_pull.subscribe(topic)
+            _mark("ready", {"clientId": client_id})
             while not stopped.is_set():
                 _print(lite_pull.poll(0.05))
     else:
@@ -141,6 +167,7 @@ def main(name_server: str, topic: str, group: str, mode: str, client_id: str) ->
         )
         push.subscribe(topic)
         with push:
+            _mark("ready", {"clientId": client_id})
             stopped.wait()
 
 
@@ -150,9 +177,12 @@ def _print(messages: Sequence[MessageView]) -> None:
 
 
 def _mark(kind: str, value: object) -> None:
-    line = f"@@ {kind} {json.dumps(value)}\n"
+    _print_line(f"@@ {kind} {json.dumps(value)}")
+
+
+def _print_line(line: str) -> None:
     with _printing:
-        sys.stdout.write(line)
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 

@@ -14,11 +14,13 @@ import time
 from collections import deque
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
+from tests.patience import PATIENCE_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-TAIL_LINES = 20
+TAIL_LINES = 40
 
 
 class ProgramError(AssertionError):
@@ -46,6 +48,7 @@ class MarkedProgram:
         self._changed = threading.Condition()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._ended = False
+        self._dismissed = False
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -83,12 +86,23 @@ class MarkedProgram:
         """The values of all marks of one kind so far."""
         return [mark.value for mark in list(self.marks) if mark.kind == kind]
 
-    def wait_for(self, kind: str, timeout: float = 60) -> Any:
+    def wait_for(self, kind: str, timeout: float = PATIENCE_SECONDS) -> Any:
         """The value of the first mark of this kind, waiting up to `timeout` seconds for it."""
         self.wait_until(lambda: bool(self.values(kind)), f"a line @@ {kind}", timeout)
         return self.values(kind)[0]
 
-    def wait_until(self, condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
+    def check_running(self) -> None:
+        """Fails when the program ended though nobody asked it to.
+
+        Raises:
+            ProgramError: it did; with the end of its output.
+        """
+        if self._ended and not self._dismissed:
+            raise ProgramError(f"{self.name} ended by itself\n{self.tail()}")
+
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, timeout: float = PATIENCE_SECONDS
+    ) -> None:
         """Waits until the condition on the marks holds; fails after `timeout` seconds.
 
         Raises:
@@ -110,16 +124,17 @@ class MarkedProgram:
             stdin.write(line + "\n")
             stdin.flush()
 
-    def stop(self, timeout: float = 30) -> None:
+    def stop(self, timeout: float = PATIENCE_SECONDS) -> None:
         """Asks the program to end and waits for it; its last marks are here when this returns.
 
         Raises:
             ProgramError: it did not end in time, or ended with an exit code other than 0.
         """
+        self._dismissed = True
         self.send_line("stop")
         self.wait(timeout)
 
-    def wait(self, timeout: float = 60) -> None:
+    def wait(self, timeout: float = PATIENCE_SECONDS) -> None:
         """Waits for the program's own end, as `stop` does."""
         try:
             code = self.process.wait(timeout)
@@ -132,6 +147,7 @@ class MarkedProgram:
 
     def close(self, timeout: float = 15) -> None:
         """Ends the program, by force if it does not go when its stdin closes."""
+        self._dismissed = True
         process = self.process
         if process.stdin is not None:
             process.stdin.close()
@@ -146,6 +162,7 @@ class MarkedProgram:
 
     def kill(self) -> None:
         """Ends the program at once, as a crash would."""
+        self._dismissed = True
         self.process.kill()
         self.close()
 

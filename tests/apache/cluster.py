@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
 import socket
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from tests.apache import remoting
 from tests.apache.java_program import JavaProgram, options
-from tests.marked_program import ProgramError
+from tests.apache.ports import held_port
+from tests.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,9 +31,6 @@ LOG = logging.getLogger("orbitmq.tests.apache")
 HOST = "127.0.0.1"
 NAME_SERVER_JVM = ("-Xms128m", "-Xmx128m")
 BROKER_JVM = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
-START_SECONDS = 90
-# Below the ports that the kernel gives to outgoing connections.
-PORTS = range(20_000, 30_000)
 # 4.9 logs only what a file in its home directory tells it to; 5.x brings its own in the jar.
 LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
@@ -47,18 +43,28 @@ LOGBACK = """<configuration>
 
 
 class _ApacheServer(ABC):
-    """A server of Apache's, from its start to its end."""
+    """A server of Apache's, from its start to its end.
+
+    Its ports are its own from when it is entered, so that it can start there again.
+    """
+
+    neighbours: ClassVar[tuple[int, ...]] = ()
+    """Where else it listens: the distances from its port."""
 
     program: JavaProgram
     port: int
 
     def __enter__(self) -> Self:
-        self.start()
+        with ExitStack() as opened:
+            self.port = opened.enter_context(held_port(*self.neighbours))
+            self.start()
+            # A broker takes twelve seconds to end in order; nothing here is worth them.
+            opened.callback(self.kill)
+            self._open = opened.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # A broker takes twelve seconds to end in order; nothing here is worth them.
-        self.kill()
+        self._open.close()
 
     @property
     def address(self) -> str:
@@ -96,18 +102,17 @@ class _ApacheServer(ABC):
             return probe.connect_ex((HOST, self.port)) == 0
 
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not self._is_ready():
-            if self.program.process.poll() is not None or time.monotonic() > deadline:
-                raise ProgramError(f"{self} did not start\n{self.program.tail()}")
-            time.sleep(0.1)
+        def ready() -> bool:
+            self.program.check_running()
+            return self._is_ready()
+
+        eventually(ready, f"the start of {self}", self.program.tail)
 
 
 class ApacheNameServer(_ApacheServer):
     """Apache's name server."""
 
     def __init__(self, release: ApacheRelease, directory: Path) -> None:
-        self.port = free_port()
         self._release = release
         self._home = directory / "name-server"
 
@@ -125,6 +130,8 @@ class ApacheNameServer(_ApacheServer):
 class ApacheBroker(_ApacheServer):
     """Apache's broker, registered at a name server (Apache's or ours) once entered.
 
+    The VIP channel listens on the port two below its own, replication on the one above.
+
     Args:
         release: which version.
         name_server: host:port of the name server to register at.
@@ -133,6 +140,8 @@ class ApacheBroker(_ApacheServer):
         settings: broker.conf's lines, over the harness's own.
         name: the broker's name.
     """
+
+    neighbours = (-2, 1)
 
     def __init__(
         self,
@@ -144,8 +153,6 @@ class ApacheBroker(_ApacheServer):
         settings: Mapping[str, object] | None = None,
         name: str = "broker-a",
     ) -> None:
-        # The VIP channel listens on the port two below, replication on the one above.
-        self.port = free_port(-2, 0, 1)
         self.name_server = name_server
         self.name = name
         self._release = release
@@ -157,7 +164,6 @@ class ApacheBroker(_ApacheServer):
             "brokerIP1": HOST,
             "brokerIP2": HOST,
             "bindAddress": HOST,
-            "listenPort": self.port,
             "namesrvAddr": name_server,
             "storePathRootDir": self.store,
             "storePathCommitLog": self.store / "commitlog",
@@ -173,7 +179,8 @@ class ApacheBroker(_ApacheServer):
 
     def _new_program(self) -> JavaProgram:
         main = "broker.BrokerStartup"
-        return _server(self._release, main, self._home, self._lines, BROKER_JVM)
+        lines = self._lines | {"listenPort": self.port}
+        return _server(self._release, main, self._home, lines, BROKER_JVM)
 
     def _is_ready(self) -> bool:
         try:
@@ -212,12 +219,27 @@ class ApacheCluster:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        try:
-            self._start()
-        except ProgramError as failure:
-            # A port that was free may have been taken before Apache's server came to it.
-            LOG.warning("starting Apache's cluster again: %s", failure)
-            self._start()
+        with ExitStack() as opened:
+            temporary = opened.enter_context(tempfile.TemporaryDirectory(prefix="orbitmq-apache-"))
+            directory = Path(temporary)
+            self._server = opened.enter_context(ApacheNameServer(self.release, directory))
+            self.brokers = [
+                ApacheBroker(
+                    self.release,
+                    self._server.address,
+                    directory,
+                    store=self._store if place == 0 else None,
+                    settings=self._settings,
+                    name=f"broker-{letter}",
+                )
+                for place, letter in enumerate("abcdefgh"[: self._count])
+            ]
+            with ThreadPoolExecutor(self._count) as starting:
+                for started in [
+                    starting.submit(opened.enter_context, broker) for broker in self.brokers
+                ]:
+                    started.result()
+            self._open = opened.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -242,49 +264,6 @@ class ApacheCluster:
         for broker in self.brokers[:brokers]:
             remoting.create_topic(self.name_server, broker.address, topic, queues)
         return topic
-
-    def _start(self) -> None:
-        with ExitStack() as opened:
-            temporary = opened.enter_context(tempfile.TemporaryDirectory(prefix="orbitmq-apache-"))
-            directory = Path(temporary)
-            self._server = opened.enter_context(ApacheNameServer(self.release, directory))
-            self.brokers = [
-                ApacheBroker(
-                    self.release,
-                    self._server.address,
-                    directory,
-                    store=self._store if place == 0 else None,
-                    settings=self._settings,
-                    name=f"broker-{letter}",
-                )
-                for place, letter in enumerate("abcdefgh"[: self._count])
-            ]
-            with ThreadPoolExecutor(self._count) as starting:
-                for started in [
-                    starting.submit(opened.enter_context, broker) for broker in self.brokers
-                ]:
-                    started.result()
-            self._open = opened.pop_all()
-
-
-def free_port(*offsets: int) -> int:
-    """A port of 127.0.0.1 which is free together with those at the given distances from it."""
-    generator = random.SystemRandom()
-    for _ in range(200):
-        port = generator.choice(PORTS)
-        if all(_is_free(port + offset) for offset in offsets or (0,)):
-            return port
-    raise OSError(f"no free ports on {HOST} between {PORTS.start} and {PORTS.stop}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def _server(

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, defaultdict
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from orbitmq import Producer, SendStatus
-from orbitmq.testing.wait import wait_until
+from orbitmq import SendStatus
 from tests.apache.java_clients import Sent, body_of
-from tests.apache.python_clients import TAGS, numbered, sent
+from tests.apache.python_clients import TAGS, new_producer, numbered, sent
 from tests.consumer_program import Queue, Received
+from tests.patience import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from orbitmq import SendResult
-
-# Brokers keep the locks of a consumer that is gone for 60 s; then a rebalance must come.
-SECONDS = 150
+    from orbitmq import Producer, SendResult
 
 Rows: TypeAlias = "Iterable[Received] | Iterable[Sent]"
 
@@ -35,20 +31,24 @@ class Consumer(Protocol):
 
     queues: set[Queue]
 
+    def check_running(self) -> None: ...
+
 
 # Sending
 
 
 def send_messages(name_server: str, topic: str, numbers: Iterable[int]) -> list[Sent]:
     """Sends by a producer of its own, without waiting for one before the next."""
-    with Producer(f"senders-{topic}", name_server=name_server) as producer:
+    with new_producer(f"senders-{topic}", name_server) as producer:
         return send_all(producer, topic, numbers)
 
 
 def send_all(producer: Producer, topic: str, numbers: Iterable[int]) -> list[Sent]:
     """Sends without waiting for one before the next."""
     under_way = [(f"k{n}", producer.send_async(numbered(topic, n))) for n in numbers]
-    return [row for key, future in under_way for row in stored([key], future.result(SECONDS))]
+    return [
+        row for key, future in under_way for row in stored([key], future.result(PATIENCE_SECONDS))
+    ]
 
 
 def send_batches(producer: Producer, topic: str, numbers: range, size: int = 32) -> list[Sent]:
@@ -74,34 +74,50 @@ def stored(keys: Sequence[str], result: SendResult) -> list[Sent]:
 # Waiting
 
 
-def wait_received(rows: Sequence[Sent], *consumers: Consumer, timeout: float = SECONDS) -> None:
+def wait_received(rows: Sequence[Sent], *consumers: Consumer) -> None:
     """Waits until each message has come to one of them at least."""
     missing = {row.key for row in rows}
     counted = 0
 
     def all_came() -> bool:
         nonlocal counted, missing
+        check_running(consumers)
         count = sum(consumer.count for consumer in consumers)
         if count > counted:
             counted = count
             missing -= {row.key for consumer in consumers for row in consumer.messages}
         return not missing
 
-    with suppress(TimeoutError):
-        wait_until(all_came, timeout=timeout)
-    never = sorted(missing)
-    assert not never, f"{len(never)} of {len(rows)} messages never came, such as {never[:5]}"
+    def saw() -> str:
+        never = sorted(row for row in rows if row.key in missing)
+        counts = [consumer.count for consumer in consumers]
+        return f"deliveries {counts}; {len(never)} never came, such as {never[:5]}"
+
+    eventually(all_came, f"each of {len(rows)} messages", saw)
 
 
-def wait_shared(queues: int, *consumers: Consumer) -> None:
-    """Waits until each has a fair share, and no queue two owners or none."""
+def wait_shared(queues: int, *consumers: Consumer, saw: Callable[[], object] | None = None) -> None:
+    """Waits until each has a fair share, and no queue two owners or none.
+
+    What `saw` answers is told when they do not come to that.
+    """
 
     def balanced() -> bool:
+        check_running(consumers)
         sizes = [len(consumer.queues) for consumer in consumers]
         united = set().union(*(consumer.queues for consumer in consumers))
         return sum(sizes) == len(united) == queues and max(sizes) - min(sizes) <= 1
 
-    wait_until(balanced, f"a fair share for {len(consumers)}", timeout=SECONDS)
+    def shares() -> str:
+        return ", ".join(str(sorted(consumer.queues)) for consumer in consumers)
+
+    eventually(balanced, f"a fair share for {len(consumers)}", saw or shares)
+
+
+def check_running(consumers: Iterable[Consumer]) -> None:
+    """Fails when one of them ended by itself: nobody need wait for it any more."""
+    for consumer in consumers:
+        consumer.check_running()
 
 
 # What must hold

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from tests.apache.java_program import JavaProgram, options
 from tests.consumer_program import ConsumerMarks
 from tests.marked_program import ProgramError
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.apache.jars import ApacheRelease
@@ -67,7 +68,7 @@ class JavaProducer(JavaProgram):
         """The messages acknowledged so far, in the order of their acknowledgement."""
         return [Sent(*row) for rows in self.values("sent") for row in rows]
 
-    def finish(self, timeout: float = 120) -> float:
+    def finish(self, timeout: float = PATIENCE_SECONDS) -> float:
         """Waits until all messages are sent and the program has ended; the seconds sending took.
 
         Raises:

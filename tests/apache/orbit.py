@@ -13,6 +13,7 @@ from typing import Self, TypeAlias
 
 from tests.apache import remoting
 from tests.apache.cluster import ApacheCluster
+from tests.patience import PATIENCE_SECONDS
 
 
 class OrbitBroker:
@@ -57,7 +58,7 @@ class OrbitBroker:
             return
         self._process.send_signal(signal.SIGTERM)
         try:
-            code = self._process.wait(30)
+            code = self._process.wait(PATIENCE_SECONDS)
         finally:
             self.kill()
         assert code == 0, f"{self.name} ended with exit code {code}"

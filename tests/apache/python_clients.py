@@ -9,10 +9,10 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
-from orbitmq import LitePullConsumer, Message, PushConsumer
-from orbitmq.testing.wait import wait_until
+from orbitmq import LitePullConsumer, Message, Producer, PushConsumer
 from tests.apache.java_clients import Sent, body_of
 from tests.consumer_program import FROM_FIRST, Queue, Received, received
+from tests.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from orbitmq.filters.subscription import Expression
 
 TAGS = ("TagA", "TagB", "TagC")
+PATIENT: dict[str, Any] = {"api_timeout_ms": 60_000, "connect_timeout_ms": 60_000}
+"""For clients whose brokers may have to wait for the processor, as java/Connected.java has it."""
+
+
+def new_producer(group: str, name_server: str, **settings: Any) -> Producer:
+    """Our producer, with patience."""
+    return Producer(
+        group, name_server=name_server, **{**PATIENT, "send_timeout_ms": 60_000, **settings}
+    )
 
 
 class PythonConsumer(ABC):
@@ -51,9 +60,13 @@ class PythonConsumer(ABC):
         """How many deliveries there were so far."""
         return len(self.messages)
 
-    def wait_count(self, count: int, timeout: float = 60) -> None:
+    def wait_count(self, count: int) -> None:
         """Waits for so many deliveries, repeated ones included."""
-        wait_until(lambda: self.count >= count, f"{count} messages", timeout=timeout)
+        eventually(lambda: self.count >= count, f"{count} messages", lambda: self.count)
+
+    @abstractmethod
+    def check_running(self) -> None:
+        """Fails when it ended though nobody asked it to."""
 
     def _share(self, topic: str, _all: list[MessageQueue], mine: list[MessageQueue]) -> None:
         if topic == self._topic:
@@ -84,7 +97,7 @@ class PythonPushConsumer(PythonConsumer):
             queue_listener=self._share,
             name_server=name_server,
             consume_from_where=FROM_FIRST,
-            **settings,
+            **{**PATIENT, **settings},
         )
         self.consumer.subscribe(topic, expression)
 
@@ -93,6 +106,9 @@ class PythonPushConsumer(PythonConsumer):
 
     def stop(self) -> None:
         self.consumer.shutdown()
+
+    def check_running(self) -> None:
+        """Nothing to check: its threads see to themselves."""
 
     def _listen(self, messages: Sequence[MessageView]) -> bool:
         self._receive(messages)
@@ -116,7 +132,7 @@ class PythonLitePullConsumer(PythonConsumer):
             queue_listener=self._share,
             name_server=name_server,
             consume_from_where=FROM_FIRST,
-            **settings,
+            **{**PATIENT, **settings},
         )
         self.consumer.subscribe(topic, expression)
         self._stopped = threading.Event()
@@ -130,6 +146,10 @@ class PythonLitePullConsumer(PythonConsumer):
         self._stopped.set()
         self._poller.join()
         self.consumer.shutdown()
+
+    def check_running(self) -> None:
+        if self._poller.ident is not None and not self._stopped.is_set():
+            assert self._poller.is_alive(), "polling ended by itself"
 
     def _poll(self) -> None:
         while not self._stopped.is_set():

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orbitmq import Message, Producer
+from orbitmq import Message
 from tests.apache.exchanges import (
-    SECONDS,
     check_content,
     check_placed,
     check_received,
@@ -34,6 +33,7 @@ from tests.apache.python_clients import (
     PythonConsumer,
     PythonLitePullConsumer,
     PythonPushConsumer,
+    new_producer,
     numbered,
 )
 
@@ -77,11 +77,11 @@ def test_java_clients_exchange_messages_through_our_broker(
         JavaPushConsumer(apache, server, topic, "java-orderly", orderly=True, tags="A") as orderly,
     ):
         for consumer in (push, lite_pull):
-            consumer.wait_count(COUNT, SECONDS)
+            consumer.wait_count(COUNT)
             consumer.stop()
             check_received(consumer.messages, rows)
             assert all(row.tag == "ABCDE"[number_of(row) % 5] for row in consumer.messages)
-        orderly.wait_count(COUNT // 5, SECONDS)
+        orderly.wait_count(COUNT // 5)
         orderly.stop()
 
     check_received(orderly.messages, [row for row in rows if number_of(row) % 5 == 0])
@@ -99,7 +99,7 @@ def check_same_queues_for_shards(cluster: OrbitCluster, rows: Sequence[Sent], sh
     """Our producer sends each sharding key to the queue that Java's sent it to."""
     javas = {number_of(row) % shards: row.queue for row in rows}
     topic = cluster.new_topic("shards", QUEUES)
-    with Producer("python-sharded", name_server=cluster.name_server) as producer:
+    with new_producer("python-sharded", cluster.name_server) as producer:
         ours = {
             shard: producer.send(Message(topic, b"x", sharding_key=f"s{shard}")).message_queue
             for shard in range(shards)
@@ -118,7 +118,7 @@ def test_what_a_listener_refuses_comes_again(
     java_topic = orbit_cluster.new_topic("refused")
     python_topic = apache_cluster.new_topic("refused")
     for cluster, topic in ((orbit_cluster, java_topic), (apache_cluster, python_topic)):
-        with Producer("refused", name_server=cluster.name_server) as producer:
+        with new_producer("refused", cluster.name_server) as producer:
             for number in few:
                 producer.send(numbered(topic, number))
     with (
@@ -156,7 +156,7 @@ def test_our_clients_exchange_messages_through_apaches_broker(
         JavaLitePullConsumer(apache, server, topic, "java-reads-ours") as java,
         PythonLitePullConsumer(server, topic, "python-lite-pull") as lite_pull,
         PythonPushConsumer(server, topic, "python-push") as push,
-        Producer("python-producers", name_server=server) as producer,
+        new_producer("python-producers", server) as producer,
     ):
         rows = [
             *send_all(producer, topic, range(5_000)),
@@ -166,7 +166,7 @@ def test_our_clients_exchange_messages_through_apaches_broker(
         check_placed(rows, [f"k{number}" for number in range(COUNT)])
         consumers: tuple[JavaConsumer | PythonConsumer, ...] = (java, lite_pull, push)
         for consumer in consumers:
-            consumer.wait_count(COUNT, SECONDS)
+            consumer.wait_count(COUNT)
             consumer.stop()
             check_received(consumer.messages, rows)
             check_content(consumer.messages)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.apache import remoting
 from tests.apache.conftest import release_or_skip
+from tests.apache.exchanges import wait_shared
+from tests.apache.group_state import describe_group
 from tests.apache.jars import OLDEST, ApacheMissingError, ApacheRelease, find_release
 from tests.apache.java_clients import (
     JavaConsumer,
@@ -16,12 +20,15 @@ from tests.apache.java_clients import (
     JavaPushConsumer,
     body_of,
 )
+from tests.apache.ports import held_port
 from tests.marked_program import ProgramError
+from tests.patience import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.apache.cluster import ApacheCluster
+    from tests.apache.orbit import Cluster
 
 COUNT = 200
 
@@ -70,6 +77,52 @@ def test_a_program_that_fails_shows_its_output(apache: ApacheRelease) -> None:
         pytest.raises(ProgramError, match="RemotingConnectException"),
     ):
         producer.finish()
+
+
+def test_nobody_waits_for_a_consumer_that_ended(apache: ApacheRelease) -> None:
+    with (
+        JavaPushConsumer(apache, "127.0.0.1:1", "nowhere", "harness-nobody") as consumer,
+        pytest.raises(ProgramError, match=r"ended by itself[^$]*RemotingConnectException"),
+    ):
+        wait_shared(8, consumer)
+
+
+def test_a_group_is_described_by_its_members_and_brokers(
+    apache: ApacheRelease, cluster: Cluster
+) -> None:
+    """Looking who has the locks leaves them as they were."""
+    server, topic = cluster.name_server, cluster.new_topic("described", 2, brokers=2)
+    group = f"{topic}-group"
+    first, second = cluster.brokers
+    with JavaPushConsumer(apache, server, topic, group, orderly=True) as consumer:
+        me = consumer.wait_ready()
+        eventually(lambda: len(consumer.queues) == 4, "all queues", lambda: consumer.queues)
+        theirs = [{"topic": topic, "brokerName": first.name, "queueId": 2}]
+        strange = {"consumerGroup": group, "clientId": "him", "mqSet": theirs}
+        remoting.call(first.address, remoting.LOCK_QUEUES, body=remoting.encode(strange))
+        for _ in range(2):
+            locks = remoting.lock_holders(first.address, first.name, group, topic, 4, [me])
+            assert locks == {0: me, 1: me, 2: "somebody else", 3: "nobody"}
+        assert remoting.consumer_ids(second.address, group) == [me]
+        told = describe_group(cluster, topic, group, 2, [consumer])
+    queues = [f"{name}/{number}" for name in (first.name, second.name) for number in range(2)]
+    assert f"tells that it has {' '.join(queues)}\n" in told
+    assert f"tells that it wants {' '.join(queues)}\n" in told
+    assert f"answers that it has {[f'{queue} locked' for queue in queues]}\n" in told
+    assert f"{second.name} has the members ['{me}']\n" in told
+    assert f"{second.name} has the locks {{0: '{me}', 1: '{me}'}}" in told
+    assert "ended: 0" in describe_group(cluster, topic, group, 2, [consumer])
+
+
+def test_a_held_port_is_for_a_server_alone() -> None:
+    with held_port(-2, 1) as port:
+        for held in (port - 2, port, port + 1):
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(("127.0.0.1", held))
+        with socket.create_server(("127.0.0.1", port)):  # which reuses addresses
+            socket.create_connection(("127.0.0.1", port)).close()
+        with socket.socket() as early:
+            assert early.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

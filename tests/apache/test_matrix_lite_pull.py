@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from orbitmq import LitePullConsumer, MessageQueue, Producer
-from orbitmq.testing.wait import wait_until
+from orbitmq import LitePullConsumer, MessageQueue
 from tests.apache import remoting
 from tests.apache.exchanges import check_received, offsets_by_queue, send_messages
-from tests.apache.python_clients import numbered
+from tests.apache.python_clients import PATIENT, new_producer, numbered
 from tests.consumer_program import FROM_FIRST, Received, received
+from tests.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,19 +24,24 @@ SECOND = 1_000
 pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
 
 
-def poll(consumer: LitePullConsumer, count: int, timeout: float = 30) -> list[Received]:
-    """Polls until so many messages have come, or the time is over."""
-    deadline = time.monotonic() + timeout
+def poll(consumer: LitePullConsumer, count: int) -> list[Received]:
+    """Polls until so many messages have come."""
     rows: list[Received] = []
-    while len(rows) < count and time.monotonic() < deadline:
-        rows += [received(message) for message in consumer.poll(1)]
+
+    def all_came() -> bool:
+        rows.extend(received(message) for message in consumer.poll(1))
+        return len(rows) >= count
+
+    eventually(all_came, f"{count} messages", lambda: sorted(row[:4] for row in rows))
     return rows
 
 
 def test_assigned_queues_are_read_from_where_they_are_sought(cluster: Cluster) -> None:
     topic = cluster.new_topic("assigned", QUEUES, brokers=2)
     rows = send_messages(cluster.name_server, topic, range(80))
-    with LitePullConsumer(f"{topic}-readers", name_server=cluster.name_server) as consumer:
+    with LitePullConsumer(
+        f"{topic}-readers", name_server=cluster.name_server, **PATIENT
+    ) as consumer:
         queues = consumer.fetch_message_queues(topic)
         assert len(queues) == 2 * QUEUES
         mine = [queue for queue in queues if queue.queue_id % 2]
@@ -69,8 +73,10 @@ def test_a_paused_queue_waits_until_it_is_resumed(cluster: Cluster) -> None:
     topic = cluster.new_topic("paused", QUEUES)
     paused, other = queues = [MessageQueue(topic, "broker-a", number) for number in (0, 1)]
     with (
-        Producer(f"{topic}-senders", name_server=cluster.name_server) as producer,
-        LitePullConsumer(f"{topic}-readers", name_server=cluster.name_server) as consumer,
+        new_producer(f"{topic}-senders", cluster.name_server) as producer,
+        LitePullConsumer(
+            f"{topic}-readers", name_server=cluster.name_server, **PATIENT
+        ) as consumer,
     ):
 
         def send(numbers: Collection[int]) -> None:
@@ -84,14 +90,12 @@ def test_a_paused_queue_waits_until_it_is_resumed(cluster: Cluster) -> None:
         send(range(5))
         seen = poll(consumer, 10)
         consumer.pause([paused])
-        # What the broker held of it already still comes.
-        send([5])
-        while ("k5", 1) not in {(row.key, row.queue) for row in seen}:
-            seen += poll(consumer, 1)
-        send(range(6, 10))
-        while ("k9", 1) not in {(row.key, row.queue) for row in seen}:
-            seen += poll(consumer, 1)
-        assert not {row.key for row in seen if row.queue == 0} & {"k6", "k7", "k8", "k9"}
+        # What the pull that its broker holds already brings still comes, and no more.
+        for number in range(5, 10):
+            send([number])
+            while (f"k{number}", 1) not in {(row.key, row.queue) for row in seen}:
+                seen += poll(consumer, 1)
+        assert ("k9", 0) not in {(row.key, row.queue) for row in seen}
         consumer.resume([paused])
         seen += poll(consumer, 20 - len(seen))
     for queue in (paused, other):
@@ -110,6 +114,7 @@ def test_a_group_goes_on_where_it_committed(cluster: Cluster) -> None:
             name_server=cluster.name_server,
             consume_from_where=FROM_FIRST,
             auto_commit=False,
+            **PATIENT,
         )
         consumer.subscribe(topic)
         return consumer
@@ -138,7 +143,10 @@ def test_what_was_polled_is_committed_at_the_end(cluster: Cluster) -> None:
 
     def member() -> LitePullConsumer:
         consumer = LitePullConsumer(
-            f"{topic}-readers", name_server=cluster.name_server, consume_from_where=FROM_FIRST
+            f"{topic}-readers",
+            name_server=cluster.name_server,
+            consume_from_where=FROM_FIRST,
+            **PATIENT,
         )
         consumer.subscribe(topic)
         return consumer
@@ -159,16 +167,20 @@ def test_what_was_polled_is_committed_while_it_goes_on(cluster: Cluster) -> None
         auto_commit_interval_ms=SECOND,
         persist_offset_delay_ms=SECOND,
         persist_offset_interval_ms=SECOND,
+        **PATIENT,
     ) as consumer:
         consumer.subscribe(topic)
         check_received(poll(consumer, 80), rows)
 
-        def all_committed() -> bool:
-            assert not consumer.poll(0.1)
-            return all(
-                remoting.committed(broker.address, f"{topic}-readers", topic, queue) == 10
+        def commits() -> list[int]:
+            return [
+                remoting.committed(broker.address, f"{topic}-readers", topic, queue)
                 for broker in cluster.brokers
                 for queue in range(QUEUES)
-            )
+            ]
 
-        wait_until(all_committed, timeout=20)
+        def all_committed() -> bool:
+            assert not consumer.poll(0.1)
+            return set(commits()) == {10}
+
+        eventually(all_committed, "all to be committed", commits)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orbitmq import ConsumeConcurrentlyContext, LitePullConsumer, PushConsumer
-from orbitmq.testing.wait import wait_until
 from tests.apache import remoting
 from tests.apache.exchanges import (
     check_content,
@@ -18,10 +16,10 @@ from tests.apache.exchanges import (
     offsets_by_queue,
     send_messages,
     wait_received,
-    wait_shared,
 )
-from tests.apache.python_clients import PythonLitePullConsumer, PythonPushConsumer
+from tests.apache.python_clients import PATIENT, PythonLitePullConsumer, PythonPushConsumer
 from tests.consumer_program import FROM_FIRST, Queue, Received, received
+from tests.patience import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +53,7 @@ def test_what_fails_comes_again_and_dies_at_the_limit(cluster: Cluster) -> None:
         consume_from_where=FROM_FIRST,
         max_reconsume_times=1,
         poll_name_server_interval_ms=SECOND,
+        **PATIENT,
     )
     consumer.subscribe(topic)
     graveyard = LitePullConsumer(
@@ -62,15 +61,19 @@ def test_what_fails_comes_again_and_dies_at_the_limit(cluster: Cluster) -> None:
         name_server=server,
         consume_from_where=FROM_FIRST,
         poll_name_server_interval_ms=SECOND,
+        **PATIENT,
     )
     graveyard.subscribe(f"%DLQ%{group}")
     send_messages(server, topic, range(20))
     with consumer, graveyard:
         dead: list[MessageView] = []
-        deadline = time.monotonic() + 60
-        while len(dead) < 5 and time.monotonic() < deadline:
-            dead += graveyard.poll(1)
-        wait_until(lambda: len(seen) >= 30, "the second attempts", timeout=30)
+
+        def all_dead() -> bool:
+            dead.extend(graveyard.poll(1))
+            return len(dead) >= 5
+
+        eventually(all_dead, "the dead letters", lambda: f"{dead} of {sorted(seen)}")
+        eventually(lambda: len(seen) >= 30, "the second attempts", lambda: sorted(seen))
     odd = range(1, 20, 2)
     assert Counter(seen) == Counter(
         [
@@ -101,11 +104,14 @@ def test_an_orderly_listener_that_fails_keeps_its_queue_waiting(cluster: Cluster
         assert offsets == [offset for offset in range(len(offsets) // 2) for _ in range(2)]
 
 
-def test_a_queue_is_locked_until_its_listener_ends(cluster: Cluster) -> None:
+def test_a_queue_is_locked_until_its_listener_ends(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server, topic = cluster.name_server, cluster.new_topic("locked", QUEUES, brokers=2)
     group = f"{topic}-workers"
     # The second client id is the greater one, so the last queues go to it.
     held: Queue = ("broker-b", QUEUES - 1)
+    others = {("broker-b", number) for number in range(QUEUES - 1)}
     entered, release = threading.Event(), threading.Event()
 
     class Holding(PythonPushConsumer):
@@ -114,22 +120,23 @@ def test_a_queue_is_locked_until_its_listener_ends(cluster: Cluster) -> None:
         def _listen(self, messages: Sequence[MessageView]) -> bool:
             if (messages[0].broker_name, messages[0].queue_id) == held:
                 entered.set()
-                release.wait(60)
+                release.wait(PATIENCE_SECONDS)
             return super()._listen(messages)
 
     rows = send_messages(server, topic, range(80))
     with Holding(server, topic, group, orderly=True) as first:
-        assert entered.wait(30)
+        # Else it waits until the lock is due to be renewed, up to 20 s, before it lets go.
+        monkeypatch.setattr(first.consumer._core, "_patience_ms", lambda _task: 60_000)
+        assert entered.wait(PATIENCE_SECONDS)
         with PythonPushConsumer(server, topic, group, orderly=True) as second:
-            wait_shared(2 * QUEUES, first, second)
-            assert held in second.queues
+            eventually(lambda: second.queues == others, "the queues at rest", lambda: second.queues)
             rows += send_messages(server, topic, range(80, 160))
-            others = {queue for queue in second.queues if queue != held}
-            wait_until(lambda: offsets_by_queue(second.messages).keys() == others, timeout=30)
             wait_received([row for row in rows if (row.broker, row.queue) != held], first, second)
+            assert others <= offsets_by_queue(second.messages).keys()
             assert held not in offsets_by_queue([*first.messages, *second.messages])
             release.set()
             wait_received(rows, first, second)
+            eventually(lambda: held in second.queues, "the last queue", lambda: second.queues)
     deliveries = [*first.messages, *second.messages]  # a queue only ever went from first to second
     check_received(deliveries, rows)
     for offsets in offsets_by_queue(deliveries).values():
@@ -158,7 +165,7 @@ def test_a_broker_stops_and_starts_again(cluster: Cluster) -> None:
         for consumer in consumers:
             wait_received(without, consumer)
         stopping.start()
-        wait_until(lambda: remoting.is_at(server, stopping.address, topic), timeout=30)
+        remoting.wait_at(server, stopping.address, topic)
         after = send_messages(server, topic, range(160, 240))
         assert {row.broker for row in after} == {"broker-a", "broker-b"}
         for consumer in consumers:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orbitmq.testing.wait import wait_until
 from tests.apache import remoting
 from tests.apache.exchanges import check_content, send_messages, wait_received
 from tests.apache.python_clients import PythonPushConsumer
+from tests.patience import eventually
 
 if TYPE_CHECKING:
     from tests.apache.exchanges import Consumer
@@ -46,7 +46,7 @@ def test_a_running_group_is_sent_back_to_the_beginning(cluster: Cluster) -> None
             wait_received(rows, consumer)
         for group in groups:
             for broker in cluster.brokers:
-                wait_until(partial(reset, broker.address, topic, group), f"{group} to be reset")
+                eventually(partial(reset, broker.address, topic, group), f"{group} to be reset")
         for consumer in (concurrent, orderly):
             consumer.wait_count(2 * COUNT)
             check_twice(consumer)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orbitmq import Message, MessageSelector, Producer
+from orbitmq import Message, MessageSelector
 from tests.apache.exchanges import (
     check_content,
     check_received,
@@ -16,7 +16,7 @@ from tests.apache.exchanges import (
     wait_received,
 )
 from tests.apache.java_clients import Sent, body_of
-from tests.apache.python_clients import PythonLitePullConsumer, PythonPushConsumer
+from tests.apache.python_clients import PythonLitePullConsumer, PythonPushConsumer, new_producer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def test_a_subscription_chooses_by_sql92(cluster: Cluster) -> None:
     with (
         PythonLitePullConsumer(server, topic, f"{topic}-lite-pull", selector) as lite_pull,
         PythonPushConsumer(server, topic, f"{topic}-push", selector) as push,
-        Producer(f"{topic}-senders", name_server=server) as producer,
+        new_producer(f"{topic}-senders", server) as producer,
     ):
         rows: list[Sent] = []
         for number in range(80):

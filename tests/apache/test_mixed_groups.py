@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orbitmq import Producer
 from tests.apache.cluster import ApacheCluster
 from tests.apache.conftest import release_or_skip
 from tests.apache.exchanges import (
@@ -20,8 +19,10 @@ from tests.apache.exchanges import (
     wait_received,
     wait_shared,
 )
+from tests.apache.group_state import describe_group
 from tests.apache.jars import NEWEST, OLDEST
 from tests.apache.java_clients import JavaConsumer, JavaLitePullConsumer, JavaPushConsumer, Sent
+from tests.apache.python_clients import new_producer
 from tests.consumer_program import ConsumerMarks, ConsumerProgram
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from tests.apache.orbit import Cluster
 
-SECONDS = 120
 QUEUES = 8  # four at each of two brokers
 PHASE = 200
 
@@ -50,7 +50,7 @@ class Group:
         self._opened = opened
         self._numbers = itertools.count()
         self._producer = opened.enter_context(
-            Producer(f"{self.topic}-senders", name_server=cluster.name_server)
+            new_producer(f"{self.topic}-senders", cluster.name_server)
         )
 
     def join_java(self, version: str) -> JavaConsumer:
@@ -101,13 +101,17 @@ class Group:
         """Sends to all queues."""
         return send_all(self._producer, self.topic, itertools.islice(self._numbers, PHASE))
 
+    def describe(self) -> str:
+        """What the members and the brokers say of the group."""
+        return describe_group(self.cluster, self.topic, self.name, QUEUES // 2, self.everyone)
+
     def check_shared(self) -> None:
         """Waits until the members share the queues; nothing is lost by then or comes twice after.
 
         What was consumed just before queues changed hands may come again.
         """
-        wait_shared(QUEUES, *self.members)
-        wait_received(self.rows, *self.everyone, timeout=SECONDS)
+        wait_shared(QUEUES, *self.members, saw=self.describe)
+        wait_received(self.rows, *self.everyone)
         rows = self.send()
         wait_received(rows, *self.members)
         keys = {row.key for row in rows}

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orbitmq import LitePullConsumer, Message, Producer, PushConsumer
+from orbitmq import LitePullConsumer, Message, PushConsumer
 from orbitmq.client.namespace import with_namespace, without_namespace
-from orbitmq.testing.wait import wait_until
 from tests.apache.java_program import JavaProgram, options
+from tests.apache.python_clients import PATIENT, new_producer
+from tests.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ def test_clients_of_both_kinds_share_a_namespace(apache: ApacheRelease, cluster:
     # Made by its name on the wire; clients in the namespace call it by what is behind the %.
     wire_topic = cluster.new_topic(f"{NAMESPACE}%orders", QUEUES)
     topic = wire_topic.removeprefix(f"{NAMESPACE}%")
-    with Producer("python-producers", name_server=server, namespace=NAMESPACE) as producer:
+    with new_producer("python-producers", server, namespace=NAMESPACE) as producer:
         for number in range(COUNT):
             producer.send(Message(topic, b"1", keys=f"python{number}"))
     values = {
@@ -69,21 +70,23 @@ def test_clients_of_both_kinds_share_a_namespace(apache: ApacheRelease, cluster:
         name_server=server,
         namespace=NAMESPACE,
         consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        **PATIENT,
     )
     lite = LitePullConsumer(
         "mixed",
         name_server=server,
         namespace=NAMESPACE,
         consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        **PATIENT,
     )
     with JavaProgram(apache, "Namespaced", options(values)) as java, push, lite:
         push.subscribe(topic)
         lite.subscribe(topic)
-        java.wait_for("ready", 60)
-        java.wait_until(lambda: java.values("queues")[-1:] == [QUEUES // 2], "half the queues", 60)
-        wait_until(lambda: {queue.topic for queue in lite.assignment()} == {topic})
-        assert len(lite.assignment()) == QUEUES // 2
-        with Producer("python-producers", name_server=server, namespace=NAMESPACE) as producer:
+        java.wait_for("ready")
+        java.wait_until(lambda: java.values("queues")[-1:] == [QUEUES // 2], "half the queues")
+        eventually(lambda: len(lite.assignment()) == QUEUES // 2, "the other half", lite.assignment)
+        assert {queue.topic for queue in lite.assignment()} == {topic}
+        with new_producer("python-producers", server, namespace=NAMESPACE) as producer:
             for number in range(COUNT, 2 * COUNT):
                 producer.send(Message(topic, b"1", keys=f"python{number}"))
 
@@ -91,9 +94,9 @@ def test_clients_of_both_kinds_share_a_namespace(apache: ApacheRelease, cluster:
             polled.extend((item.topic, item.keys, 0) for item in lite.poll(0.05))
             return len(set(polled) | {tuple(row) for row in java.values("polled")}) == 3 * COUNT
 
-        wait_until(all_polled, "all messages, polled by either", timeout=60)
-        java.wait_until(lambda: len(java.values("pushed")) >= 6 * COUNT, "retries in Java", 60)
-        wait_until(lambda: len(pushed) >= 6 * COUNT, "retries here", timeout=60)
+        eventually(all_polled, "all messages, polled by either", lambda: sorted(polled, key=str))
+        java.wait_until(lambda: len(java.values("pushed")) >= 6 * COUNT, "retries in Java")
+        eventually(lambda: len(pushed) >= 6 * COUNT, "retries here", lambda: pushed)
         java.stop()
 
     assert java.values("names") == [

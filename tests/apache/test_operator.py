@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orbitmq import EmbeddedBroker, Producer
-from orbitmq.testing.wait import wait_until
+from orbitmq import EmbeddedBroker
 from tests.apache.conftest import release_or_skip
 from tests.apache.exchanges import send_messages, stored, wait_received
 from tests.apache.jars import NEWEST, OLDEST
 from tests.apache.java_clients import JavaPushConsumer, Sent, body_of
 from tests.apache.java_program import JavaProgram, options
-from tests.apache.python_clients import PythonPushConsumer, numbered
+from tests.apache.python_clients import PythonPushConsumer, new_producer, numbered
 from tests.marked_program import ProgramError
+from tests.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +105,7 @@ def check_operated(
 
     `kind` is the language and the version that it says it has.
     """
-    with Producer(f"{topic}-senders", name_server=server) as producer:
+    with new_producer(f"{topic}-senders", server) as producer:
         results = [producer.send(numbered(topic, n)) for n in range(COUNT)]
         assert len(admin.ask("producers", f"{topic}-senders", topic)) == 1
     rows = [row for n, result in enumerate(results) for row in stored([f"k{n}"], result)]
@@ -118,7 +118,7 @@ def check_operated(
     assert admin.ask("track", topic, message_id) == [[group, "CONSUMED"]]
     # That message once more, while the operator waits.
     assert admin.ask("directly", group, client_id, topic, message_id)[:2] == ["CR_SUCCESS", False]
-    wait_until(lambda: consumer.count > COUNT, "the message consumed directly")
+    eventually(lambda: consumer.count > COUNT, "the message consumed directly")
     assert [row.key for row in consumer.messages[COUNT:]] == ["k5"]
     # All messages once more.
     assert admin.ask("reset", topic, group, 0, "true") == every_queue(topic, 0)
@@ -128,7 +128,9 @@ def check_operated(
 
 def wait_again(consumer: Consumer, rows: Sequence[Sent], after: int) -> None:
     """Waits until all messages came once more, `after` so many deliveries."""
-    wait_until(lambda: consumer.count >= after + COUNT, "all messages again", timeout=60)
+    eventually(
+        lambda: consumer.count >= after + COUNT, "all messages again", lambda: consumer.count
+    )
     again = [row.key for row in consumer.messages[after:]]
     assert sorted(again) == sorted(row.key for row in rows)
 
@@ -151,15 +153,17 @@ def check_progress(admin: Admin, topic: str, group: str, rows: Sequence[Sent]) -
     """The tool shows the end of each queue, and in time that all is consumed."""
     ends = Counter((row.broker, row.queue) for row in rows)
 
+    stats: list[list[Any]] = []
+
     def consumed() -> bool:
-        stats = admin.ask("stats", group, topic)
+        stats[:] = admin.ask("stats", group, topic)
         assert [row[:4] for row in stats] == [
             [topic, broker, queue, ends[broker, queue]] for _, broker, queue in every_queue(topic)
         ]
         assert all(bool(stored_ms) == bool(done) for *_, done, stored_ms in stats)
         return all(end == done for *_, end, done, _ in stats)
 
-    wait_until(consumed, "all messages to be consumed", timeout=30)
+    eventually(consumed, "all messages to be consumed", lambda: stats)
 
 
 def check_state(admin: Admin, topic: str, group: str, client_id: str) -> None:
@@ -194,7 +198,7 @@ def test_a_group_that_is_away_is_moved_and_goes_on_there(
     assert admin.ask("clone", group, f"{group}-copy", topic)
     assert admin.ask("reset", topic, group, 0, "true") == every_queue(topic, 0)
     with PythonPushConsumer(server, topic, group) as consumer:
-        wait_received(rows, consumer, timeout=8)  # at once: it need not be sent there
+        wait_received(rows, consumer)
     assert admin.ask("reset", topic, group, -1, "true") == at_end
     with (
         PythonPushConsumer(server, topic, group) as consumer,
@@ -202,7 +206,7 @@ def test_a_group_that_is_away_is_moved_and_goes_on_there(
     ):
         more = send_messages(server, topic, range(COUNT, 2 * COUNT))
         for one in (consumer, copy):
-            wait_received(more, one, timeout=8)
+            wait_received(more, one)
             assert one.count == COUNT
     # By offsets that the tool itself finds and commits, as before 3.0.7.
     old = admin.ask("resetOld", group, topic, 0, "true")

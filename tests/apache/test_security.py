@@ -12,17 +12,17 @@ from orbitmq import (
     EmbeddedBroker,
     LitePullConsumer,
     Message,
-    Producer,
     PushConsumer,
     ServerTls,
     TlsMode,
 )
-from orbitmq.producer.config import ProducerSettings as Settings
-from orbitmq.testing.wait import wait_until
-from tests.apache.cluster import ApacheBroker, ApacheNameServer, free_port
+from tests.apache.cluster import ApacheBroker, ApacheNameServer
 from tests.apache.conftest import release_or_skip
 from tests.apache.jars import NEWEST, OLDEST, ApacheRelease
 from tests.apache.java_clients import JavaProducer, JavaPushConsumer
+from tests.apache.ports import held_port
+from tests.apache.python_clients import PATIENT, new_producer
+from tests.patience import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,24 +69,25 @@ def guarded_cluster(release: ApacheRelease, directory: Path) -> Iterator[str]:
         yield server.address
 
 
-def exchange(topic: str, **settings: Any) -> None:
+def exchange(topic: str, name_server: str, **settings: Any) -> None:
     """Send in every way, and consume with both kinds of consumer."""
     sent = {b"one", b"two", b"three", b"again", b"asynchronous"}
-    with Producer(f"{topic}-producers", **settings) as producer:
+    with new_producer(f"{topic}-producers", name_server, **settings) as producer:
         producer.send(Message(topic, b"one", keys="k", tags="Täg"))
         producer.send([Message(topic, b"two"), Message(topic, b"three")])
         producer.send_oneway(Message(topic, b"again"))
-        producer.send_async(Message(topic, b"asynchronous")).result()
-    first = "CONSUME_FROM_FIRST_OFFSET"
+        producer.send_async(Message(topic, b"asynchronous")).result(PATIENCE_SECONDS)
+    settings |= {**PATIENT, "name_server": name_server}
+    settings["consume_from_where"] = "CONSUME_FROM_FIRST_OFFSET"
     polled: set[bytes] = set()
-    with LitePullConsumer(f"{topic}-pollers", consume_from_where=first, **settings) as consumer:
+    with LitePullConsumer(f"{topic}-pollers", **settings) as consumer:
         consumer.subscribe(topic)
 
         def poll() -> bool:
             polled.update(bytes(message.body) for message in consumer.poll(0.2))
             return polled >= sent
 
-        wait_until(poll, "the messages by lite pull", timeout=60)
+        eventually(poll, "the messages by lite pull", lambda: polled)
         consumer.commit_sync()
         offsets = [consumer.committed(queue) for queue in consumer.fetch_message_queues(topic)]
         assert sum(offset for offset in offsets if offset) == len(sent)
@@ -96,24 +97,25 @@ def exchange(topic: str, **settings: Any) -> None:
         pushed.extend(bytes(message.body) for message in messages if message.reconsume_times)
         return all(message.reconsume_times for message in messages)
 
-    with PushConsumer(f"{topic}-pushed", listen, consume_from_where=first, **settings) as push:
+    with PushConsumer(f"{topic}-pushed", listen, **settings) as push:
         push.subscribe(topic)
-        wait_until(lambda: set(pushed) >= sent, "the messages by push, again", timeout=90)
+        eventually(lambda: set(pushed) >= sent, "the messages by push, again", lambda: pushed)
 
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_a_broker_that_asks_who_we_are_is_told(version: str, tmp_path: Path) -> None:
     with guarded_cluster(release_or_skip(version), tmp_path) as name_server:
-        exchange("guarded", name_server=name_server, access_key=ACCOUNT, secret_key=SECRET)
-        for settings, remedy in (
-            (Settings(name_server=name_server), "give access_key and secret_key"),
+        exchange("guarded", name_server, access_key=ACCOUNT, secret_key=SECRET)
+        wrong: tuple[tuple[dict[str, Any], str], ...] = (
+            ({}, "give access_key and secret_key"),
             (
-                Settings(name_server=name_server, access_key=ACCOUNT, secret_key="x"),
+                {"access_key": ACCOUNT, "secret_key": "x"},
                 f"'{ACCOUNT}': check its secret_key",
             ),
-        ):
+        )
+        for settings, remedy in wrong:
             with (
-                Producer("strangers", **settings) as producer,
+                new_producer("strangers", name_server, **settings) as producer,
                 pytest.raises(AuthenticationError, match=remedy),
             ):
                 producer.send(Message("guarded", b"x"))
@@ -123,15 +125,17 @@ def test_apaches_servers_are_reached_over_tls_and_the_vip_channel(
     apache_cluster: ApacheCluster,
 ) -> None:
     topic = apache_cluster.new_topic("encrypted")
-    exchange(topic, name_server=apache_cluster.name_server, use_tls=True, vip_channel_enabled=True)
+    exchange(topic, apache_cluster.name_server, use_tls=True, vip_channel_enabled=True)
 
 
 def test_javas_clients_reach_our_servers_over_tls_and_the_vip_channel(
     apache: ApacheRelease, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tls = ServerTls(cert_file=certificates.cert, key_file=certificates.key, mode=TlsMode.ENFORCING)
-    port = free_port(-2, 0)
-    with EmbeddedBroker(port=port, fast_listen_port=port - 2, tls=tls) as broker:
+    with (
+        held_port(-2) as port,
+        EmbeddedBroker(port=port, fast_listen_port=port - 2, tls=tls) as broker,
+    ):
         monkeypatch.setenv(
             "JAVA_TOOL_OPTIONS",
             "-Dtls.enable=true -Dtls.test.mode.enable=false -Dtls.client.authServer=true "

@@ -15,16 +15,17 @@ import pytest
 from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.codes import RequestCode
 from orbitmq.net.blocking import BlockingConnection
+from orbitmq.spark import sending
 from orbitmq.spark.columns import ColumnDecoder
 from orbitmq.spark.options import read_options
 from orbitmq.spark.pulling import RangeReader
 from orbitmq.spark.sending import Outgoing, Sender
 from orbitmq.spark.stream_reader import StreamPlanner
 from orbitmq.testing.clock import ManualClock
-from orbitmq.testing.wait import wait_until
 from orbitmq.wire.headers import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from orbitmq.wire.ids import create_unique_id
 from orbitmq.wire.properties import encode_properties
+from tests.patience import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -35,6 +36,12 @@ EARLIEST: dict[str, Any] = {"initial": "earliest"}
 SCHEMA = pa.schema([("queueId", pa.int32()), ("tags", pa.string()), ("body", pa.binary())])
 
 pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender waits for a broker that must itself wait for the processor."""
+    monkeypatch.setattr(sending, "SEND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
 
 
 def send(cluster: ApacheCluster, topic: str, numbers: range) -> None:
@@ -57,12 +64,12 @@ def planner_of(
 def end_of(planner: StreamPlanner, count: int) -> dict[str, Any]:
     """The end of a first batch of ``count``. Apache shows messages a little after it acks."""
 
-    def reached() -> dict[str, Any] | None:
-        end = planner.latest_offset(EARLIEST, None)
-        return end if sum(sum(ends.values()) for ends in end["queues"].values()) == count else None
+    def reached() -> bool:
+        end.update(planner.latest_offset(EARLIEST, None))
+        return sum(sum(ends.values()) for ends in end["queues"].values()) == count
 
-    end = wait_until(reached, f"{count} messages")
-    assert end is not None
+    end: dict[str, Any] = {}
+    eventually(reached, f"{count} messages", lambda: end)
     return end
 
 
@@ -120,10 +127,10 @@ def test_an_idle_query_is_woken_by_the_broker(apache_cluster: ApacheCluster) -> 
     topic = apache_cluster.new_topic("spark")
     planner = planner_of(apache_cluster, topic, ManualClock(), idleWaitMs="14000")
     start = planner.latest_offset(EARLIEST, None)
-    sending = threading.Timer(0.3, send, [apache_cluster, topic, range(1)])
-    sending.start()
+    later = threading.Timer(0.3, send, [apache_cluster, topic, range(1)])
+    later.start()
     end = planner.latest_offset(start, None)
-    sending.join()
+    later.join()
     assert [number for _, _, number in read(planner, topic, start, end)] == [0]
     planner.close()
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orbitmq import LitePullConsumer, Message, MessageSelector, Producer, PushConsumer
+from orbitmq import LitePullConsumer, Message, MessageSelector, PushConsumer
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.codes import SUBSCRIPTION_PARSE_FAILED
-from orbitmq.testing.wait import wait_until
 from tests.apache.conftest import release_or_skip
 from tests.apache.jars import NEWEST, OLDEST
 from tests.apache.java_program import JavaProgram, options
+from tests.apache.python_clients import PATIENT, new_producer
 from tests.consumer.push.pushing import Inbox
+from tests.patience import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from orbitmq import MessageView
+    from orbitmq import MessageView, Producer
 
 pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
 
@@ -42,7 +43,7 @@ def is_wanted(number: int) -> bool:
 def test_java_consumers_are_filtered_for_as_ours(version: str) -> None:
     release = release_or_skip(version)
     wanted = sorted(f"k{number}" for number in range(COUNT) if is_wanted(number))
-    with EmbeddedBroker() as broker, Producer("senders", name_server=broker.name_server) as sender:
+    with EmbeddedBroker() as broker, new_producer("senders", broker.name_server) as sender:
         send(sender, range(COUNT // 2))
         arguments = {
             "nameServer": broker.name_server,
@@ -71,18 +72,17 @@ def consumed_by_ours(server: str, producer: Producer, count: int) -> list[list[s
     """What our consumers get, both kinds, while the second half of the offers is sent."""
     pushed = Inbox()
     polled: list[MessageView] = []
+    settings: dict[str, Any] = {"name_server": server, "consume_from_where": FROM_FIRST, **PATIENT}
     with (
-        PushConsumer(
-            "our-pushed", pushed, name_server=server, consume_from_where=FROM_FIRST
-        ) as push,
-        LitePullConsumer("our-polled", name_server=server, consume_from_where=FROM_FIRST) as pull,
+        PushConsumer("our-pushed", pushed, **settings) as push,
+        LitePullConsumer("our-polled", **settings) as pull,
     ):
         push.subscribe("offers", MessageSelector.by_sql(WANTED))
         pull.subscribe("offers", MessageSelector.by_sql(WANTED))
         send(producer, range(COUNT // 2, COUNT))
         while len(polled) < count:
-            messages = pull.poll(10)
+            messages = pull.poll(PATIENCE_SECONDS)
             assert messages, f"{len(polled)} of {count} polled"
             polled += messages
-        wait_until(lambda: len(pushed.messages) >= count, f"{count} pushed")
+        eventually(lambda: len(pushed.messages) >= count, f"{count} pushed")
     return [sorted(str(message.keys) for message in got) for got in (pushed.messages, polled)]

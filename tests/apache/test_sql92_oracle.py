@@ -34,7 +34,7 @@ def test_expressions_are_judged_as_by_apaches_classes(
     file = tmp_path / "cases.json"
     file.write_text(json.dumps(given), encoding="utf-8")
     with JavaProgram(release, "SqlExpressions", options({"cases": file})) as program:
-        program.wait(120)
+        program.wait()
         judged = program.wait_for("outcomes")
     ours = [outcomes(case) for case in given]
     different = [

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orbitmq import LitePullConsumer, PushConsumer
-from orbitmq.testing.wait import wait_until
 from orbitmq.wire.trace import FIELD_END, RECORD_END, ConsumeTrace, ContextCode, TracedMessage
 from tests.apache.exchanges import send_messages
 from tests.apache.java_program import JavaProgram, options
+from tests.apache.python_clients import PATIENT
 from tests.consumer_program import FROM_FIRST
+from tests.patience import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from orbitmq import MessageView
@@ -59,17 +60,21 @@ def test_a_consumer_is_traced_on_every_broker(cluster: Cluster, apache: ApacheRe
         consume_from_where=FROM_FIRST,
         enable_trace=True,
         trace_topic=traces,
+        **PATIENT,
     )
     consumer.subscribe(topic)
     with consumer:
-        wait_until(lambda: len(consumed) == COUNT, timeout=60)
+        eventually(lambda: len(consumed) == COUNT, f"{COUNT} messages", lambda: consumed)
     records = ""
     with LitePullConsumer(
-        f"{topic}-auditors", name_server=cluster.name_server, consume_from_where=FROM_FIRST
+        f"{topic}-auditors",
+        name_server=cluster.name_server,
+        consume_from_where=FROM_FIRST,
+        **PATIENT,
     ) as auditor:
         auditor.subscribe(traces)
         while records.count(RECORD_END) < 2 * COUNT:
-            polled = auditor.poll(timeout=30)
+            polled = auditor.poll(timeout=PATIENCE_SECONDS)
             assert polled, f"only these came: {records!r}"
             records += "".join(message.body.decode() for message in polled)
     ids = {message.message_id for message in consumed}

@@ -334,6 +334,19 @@ def test_a_queue_that_could_not_be_had_keeps_its_reason_and_tells_nobody(
     assert owner.changes[1:] == [("orders", 8, 8)]
 
 
+def test_the_owner_is_told_of_the_queues_it_holds_not_of_those_it_waits_for() -> None:
+    cluster, owner, rebalance = rebalancing()
+    owner.refuse = set(ORDERS[4:])  # locked for one who is gone
+    assert not asyncio.run(rebalance.run())
+    assert owner.changes == [("orders", 8, 4)]
+    cluster.ids = ["me", "you"]  # what it waited for is another's now
+    assert asyncio.run(rebalance.run())
+    owner.refuse = {ORDERS[4]}
+    cluster.ids = ["me"]
+    assert not asyncio.run(rebalance.run())
+    assert owner.changes[1:] == [("orders", 8, 7)]
+
+
 def test_a_topic_subscribed_again_starts_anew(caplog: pytest.LogCaptureFixture) -> None:
     cluster, owner, rebalance = rebalancing()
     asyncio.run(rebalance.run())

@@ -238,7 +238,7 @@ class Rebalance:
         if change.lost or change.expired:
             await owner.give_up([*change.lost, *change.expired])
         if not change.gained:
-            await owner.queues_changed(topic, now.queues, mine)
+            await owner.queues_changed(topic, now.queues, _held_of(mine, owner))
             return True
         others = tuple(client_id for client_id in now.client_ids if client_id != me)
         former = self._owners(before or Membership(others, now.queues))
@@ -254,7 +254,7 @@ class Rebalance:
             missing = names(queue for queue in change.gained if queue not in held)
             self._tell(topic, f"{missing} cannot be had yet ({reason})", logging.INFO)
         if change.lost or taken:
-            await owner.queues_changed(topic, now.queues, mine)
+            await owner.queues_changed(topic, now.queues, _held_of(mine, owner))
         return complete
 
     async def _leave_other_topics(self) -> None:
@@ -333,6 +333,16 @@ class Rebalance:
                 owner,
                 reason,
             )
+
+
+def _held_of(mine: Iterable[MessageQueue], owner: QueueOwner) -> list[MessageQueue]:
+    """Those of ``mine`` that are held: a queue still locked for another is told of when it comes.
+
+    Java's messageQueueChanged is told of all; of one that goes to another before it was had, it
+    would never be told again.
+    """
+    held = owner.owned()
+    return [queue for queue in mine if queue in held and not held[queue].leaving]
 
 
 def names(queues: Iterable[MessageQueue]) -> str:

@@ -20,8 +20,8 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 final class Admin {
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = Marked.options(arguments);
-        DefaultMQAdminExt admin = new DefaultMQAdminExt(15_000);
-        admin.setNamesrvAddr(options.get("nameServer"));
+        DefaultMQAdminExt admin =
+            Connected.to(options.get("nameServer"), new DefaultMQAdminExt(Connected.PATIENCE_MS));
         admin.start();
         Marked.line("ready", true);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -17,12 +17,13 @@ final class LitePullConsumer {
         Map<String, String> options = Marked.options(arguments);
         String topic = options.get("topic");
         Received received = new Received(options.get("report"));
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.get("group"));
-        consumer.setNamesrvAddr(options.get("nameServer"));
+        DefaultLitePullConsumer consumer =
+            Connected.to(options.get("nameServer"), new DefaultLitePullConsumer(options.get("group")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAllocateMessageQueueStrategy(new Share(topic));
         consumer.setPullBatchSize(Integer.parseInt(options.get("batch")));
         CountDownLatch stopped = Marked.stopped();
+        Held.print(Held.field(consumer, "defaultLitePullConsumerImpl"), topic, false);
         if (options.get("mode").equals("assign")) {
             consumer.start();
             Collection<MessageQueue> queues = consumer.fetchMessageQueues(topic);

@@ -31,9 +31,9 @@ final class Namespaced {
         CountDownLatch stopped = Marked.stopped();
         names(namespace, options.get("names").split(","));
 
-        DefaultMQProducer producer = new DefaultMQProducer("java-producers");
+        DefaultMQProducer producer = Connected.to(server, new DefaultMQProducer("java-producers"));
         producer.setNamespace(namespace);
-        producer.setNamesrvAddr(server);
+        producer.setSendMsgTimeout(Connected.PATIENCE_MS);
         producer.start();
         for (int number = 0; number < Integer.parseInt(options.get("count")); number++) {
             Message message = new Message(topic, "TagA", "java" + number, new byte[] {1});
@@ -42,9 +42,8 @@ final class Namespaced {
         }
 
         Set<String> failed = ConcurrentHashMap.newKeySet();
-        DefaultMQPushConsumer push = new DefaultMQPushConsumer("java-push");
+        DefaultMQPushConsumer push = Connected.to(server, new DefaultMQPushConsumer("java-push"));
         push.setNamespace(namespace);
-        push.setNamesrvAddr(server);
         push.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         push.subscribe(topic, "*");
         push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -57,9 +56,8 @@ final class Namespaced {
         });
         push.start();
 
-        DefaultLitePullConsumer lite = new DefaultLitePullConsumer("mixed");
+        DefaultLitePullConsumer lite = Connected.to(server, new DefaultLitePullConsumer("mixed"));
         lite.setNamespace(namespace);
-        lite.setNamesrvAddr(server);
         lite.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         lite.subscribe(topic, "*");
         lite.start();

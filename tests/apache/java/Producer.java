@@ -31,9 +31,9 @@ final class Producer {
 
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = Marked.options(arguments);
-        DefaultMQProducer producer = new DefaultMQProducer(options.get("group"));
-        producer.setNamesrvAddr(options.get("nameServer"));
-        producer.setSendMsgTimeout(10_000);
+        DefaultMQProducer producer =
+            Connected.to(options.get("nameServer"), new DefaultMQProducer(options.get("group")));
+        producer.setSendMsgTimeout(Connected.PATIENCE_MS);
         producer.start();
         CountDownLatch stopped = Marked.stopped();
         Marked.line("ready", Collections.emptyMap());

@@ -19,7 +19,8 @@ final class PullSchedule {
         Received received = new Received("messages");
         MQPullConsumerScheduleService service = new MQPullConsumerScheduleService(options.get("group"));
         DefaultMQPullConsumer consumer = service.getDefaultMQPullConsumer();
-        consumer.setNamesrvAddr(options.get("nameServer"));
+        Connected.to(options.get("nameServer"), consumer);
+        consumer.setConsumerPullTimeoutMillis(Connected.PATIENCE_MS);
         CountDownLatch stopped = Marked.stopped();
         service.registerPullTaskCallback(topic, (queue, context) -> {
             try {

@@ -13,24 +13,26 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Consumes `topic` with the tag expression `tags`, `mode` concurrent or orderly, `batch` messages a
  * call of the listener. With `failFirst=true` each message's first delivery is refused, so that it
  * comes again. Prints each delivery as a row [key, broker, queue, offset, tag, reconsume times, crc32];
- * what Share prints comes besides.
+ * what Share and Held print comes besides.
  */
 final class PushConsumer {
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = Marked.options(arguments);
         Received received = new Received(options.get("report"));
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.get("group"));
-        consumer.setNamesrvAddr(options.get("nameServer"));
+        String topic = options.get("topic");
+        boolean orderly = options.get("mode").equals("orderly");
+        DefaultMQPushConsumer consumer =
+            Connected.to(options.get("nameServer"), new DefaultMQPushConsumer(options.get("group")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         // Every 30 s by default: so long a new group's retry topic goes unseen, and so long the broker
         // refuses pulls (SUBSCRIPTION_NOT_LATEST) after a rebalance that collided with a heartbeat.
         consumer.setPollNameServerInterval(1_000);
         consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeMessageBatchMaxSize(Integer.parseInt(options.get("batch")));
-        consumer.subscribe(options.get("topic"), options.get("tags"));
-        consumer.setAllocateMessageQueueStrategy(new Share(options.get("topic")));
+        consumer.subscribe(topic, options.get("tags"));
+        consumer.setAllocateMessageQueueStrategy(new Share(topic));
         boolean failFirst = Boolean.parseBoolean(options.get("failFirst"));
-        if (options.get("mode").equals("orderly")) {
+        if (orderly) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
                 accept(messages, received, failFirst)
                     ? ConsumeOrderlyStatus.SUCCESS
@@ -42,6 +44,7 @@ final class PushConsumer {
                     : ConsumeConcurrentlyStatus.RECONSUME_LATER);
         }
         CountDownLatch stopped = Marked.stopped();
+        Held.print(consumer.getDefaultMQPushConsumerImpl(), topic, orderly);
         consumer.start();
         Marked.line("ready", Collections.singletonMap("clientId", consumer.buildMQClientId()));
         stopped.await();

@@ -4,8 +4,8 @@ import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAverage
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
- * Divides queues averagely and prints which ones of `topic` the consumer gets, whenever they change:
- * a line `queues` with [broker, id] each. Consumers of 4.9.7 have no listener that would tell.
+ * Divides queues averagely and prints which ones of `topic` the consumer shall get, whenever they
+ * change: a line `wanted` with [broker, id] each. Held prints those that it has.
  */
 final class Share extends AllocateMessageQueueAveragely implements AllocateMessageQueueStrategy {
     private final String topic;
@@ -19,10 +19,13 @@ final class Share extends AllocateMessageQueueAveragely implements AllocateMessa
     public List<MessageQueue> allocate(String group, String clientId, List<MessageQueue> all, List<String> clientIds) {
         List<MessageQueue> mine = super.allocate(group, clientId, all, clientIds);
         if (all.get(0).getTopic().equals(topic) && !mine.equals(last)) {
-            Marked.line("queues", mine.stream()
-                .map(queue -> new Object[] {queue.getBrokerName(), queue.getQueueId()}).toArray());
+            Marked.line("wanted", pairs(mine));
             last = mine;
         }
         return mine;
+    }
+
+    static Object[] pairs(List<MessageQueue> queues) {
+        return queues.stream().map(queue -> new Object[] {queue.getBrokerName(), queue.getQueueId()}).toArray();
     }
 }

@@ -21,8 +21,8 @@ final class SqlConsumers {
         Marked.line("refused", refusal(push(options, "broken")));
         DefaultMQPushConsumer pushed = push(options, "sql");
         pushed.start();
-        DefaultLitePullConsumer polled = new DefaultLitePullConsumer("java-polled");
-        polled.setNamesrvAddr(options.get("nameServer"));
+        DefaultLitePullConsumer polled =
+            Connected.to(options.get("nameServer"), new DefaultLitePullConsumer("java-polled"));
         polled.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         polled.subscribe(options.get("topic"), MessageSelector.bySql(options.get("sql")));
         polled.start();
@@ -38,8 +38,8 @@ final class SqlConsumers {
     }
 
     private static DefaultMQPushConsumer push(Map<String, String> options, String expression) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("java-" + expression);
-        consumer.setNamesrvAddr(options.get("nameServer"));
+        DefaultMQPushConsumer consumer =
+            Connected.to(options.get("nameServer"), new DefaultMQPushConsumer("java-" + expression));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(options.get("topic"), MessageSelector.bySql(options.get(expression)));
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
