@@ -52,7 +52,7 @@ class CommitLog:
         self._ops = ops
         self.directory: Final = directory
         self._size = segment_size
-        bases = list_segments(directory, segment_size, "mapped_file_size")
+        bases = list_segments(directory, segment_size, "commit-log file", "mapped_file_size")
         self._segments = [Segment(ops, directory, base, segment_size) for base in bases]
         self.end = self._segments[-1].end if self._segments else 0
         self._stale_end = self.end  # up to here a failed write may have left bytes

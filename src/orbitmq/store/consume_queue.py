@@ -70,10 +70,10 @@ class ConsumeQueue:
         self._file_size = file_units * UNIT_SIZE
         self._lock = lock
         self._tail = _Tail(0, bytearray())
-        setting = "consume_queue_units"
+        kind, setting = "consume-queue file", "consume_queue_units"
         self._files = {
             base // UNIT_SIZE: directory / segment_name(base)
-            for base in list_segments(directory, self._file_size, setting)
+            for base in list_segments(directory, self._file_size, kind, setting)
         }
         self._unsynced: set[Path] = set()
         self._doubtful: set[Path] = (

@@ -12,6 +12,7 @@ from orbitmq.errors import StoreLockedError
 from orbitmq.store.file_ops import FileOps, store_error
 
 _OWN: Final = "orbitmq from "
+_HAS_OFD_LOCKS: Final = hasattr(fcntl, "F_OFD_SETLK")
 
 
 class StoreDirectory:
@@ -62,6 +63,15 @@ class StoreDirectory:
     def release(self) -> None:
         """Let others use the directory; does nothing the second time."""
         if self._lock_fd >= 0:
+            _unlock_first_byte(self._lock_fd)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close what a forked child inherited of the lock: its parent alone holds it then.
+
+        The lock belongs to the open file and would stay as long as any process has it open.
+        """
+        if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
@@ -99,8 +109,20 @@ def _lock_first_byte(fd: int) -> None:
     Java's is a POSIX lock, which flock() does not see. A lock of the open file description
     conflicts with it, and unlike it also with another store of the same process.
     """
-    if hasattr(fcntl, "F_OFD_SETLK"):
-        first_byte = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, first_byte)
+    if _HAS_OFD_LOCKS:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _first_byte(fcntl.F_WRLCK))
     else:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _unlock_first_byte(fd: int) -> None:
+    """Give the lock back, whoever else has the open file."""
+    if _HAS_OFD_LOCKS:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _first_byte(fcntl.F_UNLCK))
+    else:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def _first_byte(kind: int) -> bytes:
+    """A ``struct flock`` for the file's first byte."""
+    return struct.pack("@hhqqi4x", kind, os.SEEK_SET, 0, 1, 0)

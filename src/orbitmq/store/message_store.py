@@ -8,10 +8,12 @@ Flushing to the disk happens on two threads of the store's own.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
+from weakref import WeakSet
 
 import msgspec
 
@@ -73,7 +75,7 @@ class MessageStore:
     """A store directory in use: made by open(), given back by close().
 
     All methods belong to one thread. ``directory`` is the store directory, ``config`` its
-    settings.
+    settings. In a forked child it is closed, without a change to the directory.
     """
 
     def __init__(self, directory: StoreDirectory, parts: _Parts, clock: Clock) -> None:
@@ -103,6 +105,7 @@ class MessageStore:
             parts.config,
             lambda: self._dispatched,
         )
+        _OPEN.add(self)
 
     @classmethod
     def open(
@@ -168,7 +171,7 @@ class MessageStore:
         if len(draft.body) > self._safe_body or draft.properties.endswith(b"\0"):
             self._check(draft)
         if self._closed:
-            raise StoreError(f"the store {self.directory} is closed", str(self.directory))
+            raise self._closed_error()
         if self._log_flusher.refusal and not self._staged:  # what belongs together is taken whole
             raise StoreError(self._log_flusher.refusal, str(self.directory))
         queue: ConsumeQueue | None = None
@@ -188,6 +191,19 @@ class MessageStore:
         appended = Appended(queue_offset, self._log.staged_end - size, size, now)
         self._staged.append((queue, appended, tags_code, draft.properties))
         return appended
+
+    def _closed_error(self) -> StoreError:
+        return StoreError(
+            f"the store {self.directory} is closed, or was opened by the process that this one is "
+            "a fork of",
+            str(self.directory),
+        )
+
+    def _abandon(self) -> None:
+        """What a forked child does with its copy: leave the store to its parent."""
+        self._closed = True
+        self._staged = []
+        self._directory.abandon()
 
     def append_all(self, drafts: list[Draft]) -> list[Appended]:
         """As append(), for messages of which all are staged or none."""
@@ -259,7 +275,10 @@ class MessageStore:
         It is called from the flusher's thread, with None, or with the StoreError that says why
         the disk does not have it. One fdatasync serves all who wait.
         """
-        self._log_flusher.request(callback)
+        if self._closed:
+            callback(self._closed_error())
+        else:
+            self._log_flusher.request(callback)
 
     def delete_topic(self, topic: str) -> bool:
         """Delete all queues of a topic; whether there were any. Its records stay in the log.
@@ -267,6 +286,8 @@ class MessageStore:
         A message that comes later starts its queue anew at offset 0. Raises StoreError when a
         file cannot be deleted; the queues are gone from the store all the same.
         """
+        if self._closed:
+            raise self._closed_error()
         try:
             return self._table.remove_topic(topic)
         except OSError as error:
@@ -417,3 +438,15 @@ def _tell(listener: ArrivalListener, staged: list[_Staged]) -> None:
                 )
             except Exception:
                 logger.exception("an arrival listener failed for %s", queue)
+
+
+_OPEN: Final[WeakSet[MessageStore]] = WeakSet()
+
+
+def _abandon_all() -> None:
+    for store in _OPEN:
+        store._abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

@@ -17,7 +17,9 @@ Where it begins:
   Apache RocketMQ has used the directory since: it has only added to what was there;
 * in a directory that has no mark, but that Apache closed properly: at the last record the queues
   know of (ConsumeQueueStore.getDispatchFromPhyOffset);
-* else at the beginning of the log. That reads all of it, at about 4 microseconds a message.
+* else at the beginning of the log. That reads all of it, at about 4 microseconds a message. Also
+  when a consume-queue file has a wrong length, or is missing in between: where the log still has
+  every message, the queue's files are deleted and made anew.
 """
 
 from __future__ import annotations
@@ -81,7 +83,14 @@ def recover(
     on the records are those of this store, whose process then ended; None: nowhere. Raises
     CorruptStoreError when the log is damaged before its end (see cut_damaged_log), and OSError.
     """
-    start = _choose_start(log, table, checkpoint, clean=clean)
+    mark = checkpoint.mark
+    sure = mark.position if mark is not None and _is_of_this_log(mark, log) else _BEYOND_ALL
+    if table.damaged:
+        _give_up_damaged_queues(log, table, checkpoint, config)
+        start = _Start(log.min_offset, -1, known=False)
+    else:
+        start = _choose_start(log, table, checkpoint, clean=clean)
+    checkpoint.queue_units = config.consume_queue_units
     if not start.known:
         table.cut(log.min_offset)
         if checkpoint.mark is not None:
@@ -90,7 +99,7 @@ def recover(
     scan = _Scan(log, table, DelayLevels(config.delay_levels), start)
     scan.own_from = _BEYOND_ALL if clean or own_from is None else own_from
     end = scan.run()
-    if not start.known or clean:  # after a crash nothing behind the mark was sure to be on disk
+    if clean or end < sure:  # after a crash nothing behind the mark was sure to be on disk
         _check_damage(log, end, scan.torn_end, may_cut=config.cut_damaged_log)
     if log.cut(end):
         logger.warning("what followed the last whole message, at physical offset %d, is cut", end)
@@ -119,6 +128,38 @@ def _choose_start(
         if info is not None:
             return _Start(last_record + info.size, last_record, known=True)
     return _Start(log.min_offset, -1, known=False)
+
+
+def _give_up_damaged_queues(
+    log: CommitLog, table: QueueTable, checkpoint: Checkpoint, config: StoreConfig
+) -> None:
+    """Delete the files of damaged queues, to be made anew from the log.
+
+    Raises CorruptStoreError where they are not damaged but written with another setting, or where
+    the log no longer begins at 0: a queue whose messages are all gone would lose its offsets.
+    """
+    directory, damage = table.damaged[0]
+    expected = config.consume_queue_units
+    written = checkpoint.queue_units
+    if not written and expected * UNIT.size in table.file_sizes():  # a directory of Apache's
+        written = expected
+    if written != expected:
+        hint = f" (that was {written})" if written else ""
+        raise CorruptStoreError(
+            f"{damage}{hint}. If it was cut short, delete {directory}: the queue is made anew from "
+            "the commit log",
+            damage.path,
+        )
+    if log.min_offset > 0:
+        raise CorruptStoreError(
+            f"{damage}. It is not made anew from the commit log, which begins at {log.min_offset}: "
+            f"a queue without messages there would begin at offset 0 again; delete {directory} to "
+            "have it so",
+            damage.path,
+        )
+    for directory, damage in table.damaged:
+        logger.warning("%s. %s is made anew from the commit log", damage, directory)
+    table.delete_damaged()
 
 
 def _is_of_this_log(mark: Mark, log: CommitLog) -> bool:

@@ -29,12 +29,12 @@ def segment_name(base: int) -> str:
     return f"{base:020d}"
 
 
-def list_segments(directory: Path, size: int, setting: str) -> list[int]:
+def list_segments(directory: Path, size: int, kind: str, setting: str) -> list[int]:
     """The first offsets of the segments in ``directory``, ascending; [] when it does not exist.
 
     An empty last file, left by a crash right after its creation, is deleted, as
     MappedFileQueue.doLoad does. Raises CorruptStoreError when a file has another size than
-    ``size`` (``setting`` says what sets it) or one is missing in between.
+    ``size`` (``kind`` says what it is, ``setting`` what sets it) or one is missing in between.
     """
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
@@ -42,13 +42,14 @@ def list_segments(directory: Path, size: int, setting: str) -> list[int]:
         return []
     files = [entry for entry in entries if entry.name.isascii() and entry.name.isdigit()]
     if files and files[-1].stat().st_size == 0:
+        logger.warning("the %s %s is empty, as a crash leaves it: deleted", kind, files[-1].path)
         Path(files.pop().path).unlink()
     for entry in files:
         found = entry.stat().st_size
         if found != size:
             raise CorruptStoreError(
-                f"{entry.path} has {found} bytes, but {setting} makes {size}: open the directory "
-                "with the setting it was written with",
+                f"the {kind} {entry.path} has {found} bytes, but {setting} makes {size}: open the "
+                "directory with the setting it was written with, or restore the file",
                 entry.path,
             )
     bases = [int(entry.name) for entry in files]
