@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 import math
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Final
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orbitmq.errors import StoreError
 from orbitmq.store.checkpoint import Checkpoint
@@ -161,6 +165,51 @@ def test_a_disk_that_fails_for_long_is_told_once_and_made_good(
     assert len(caplog.messages) == 2
     with opened(cut) as store:
         assert bodies(store) == expected
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, 900)),
+    st.tuples(st.just("flush"), st.just(0)),
+    st.tuples(st.just("fail"), st.integers(1, 3)),
+    st.tuples(st.just("mark"), st.just(0)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, max_size=25))
+def test_whatever_fails_a_power_cut_takes_only_what_was_not_flushed(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    directory = tmp_path_factory.mktemp("cut")
+    disk = FailingFlush()
+    sent: list[bytes] = []
+    places: list[int] = []
+    with opened(directory / "live", ops=disk) as store:
+
+        def write(size: int) -> None:
+            sent.append(b"%d:" % len(sent) + b"x" * size)
+            places.extend(put(store, sent[-1]))
+
+        def mark(_: int) -> None:
+            with suppress(StoreError):
+                store._queue_flusher.flush(renew_mark=True)
+
+        def fail(count: int) -> None:
+            disk.failures = count
+
+        actions = {"put": write, "flush": lambda _: flushed(store), "fail": fail, "mark": mark}
+        write(0)
+        mark(0)
+        for name, argument in steps:
+            actions[name](argument)
+        sure = sum(place < store.flushed_physical_offset for place in places)
+        cut = disk.after_power_cut(directory / "live", directory / "cut")
+        disk.failures = 0
+    with opened(cut) as store:
+        found = bodies(store)
+    assert len(found) >= sure
+    assert found == sent[: len(found)]
+    shutil.rmtree(directory)
 
 
 def test_a_large_arrear_is_brought_to_the_disk_piece_by_piece(tmp_path: Path) -> None:

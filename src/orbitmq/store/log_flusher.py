@@ -149,12 +149,6 @@ class LogFlusher:
             f"physical offset {self._flushed} are stored, but may not survive a power cut",
             str(path),
         )
-        waiting = self._log.end - self._flushed
-        if waiting > self._config.max_unflushed_bytes:
-            self.refusal = (
-                f"{self.failure}; no more are taken, since {waiting} bytes wait already "
-                "(max_unflushed_bytes)"
-            )
         if begins:
             logger.error(
                 "%s. Sends are answered FLUSH_DISK_TIMEOUT until it works, which is tried every "
@@ -165,6 +159,16 @@ class LogFlusher:
                 self._doubt.touch()
             except OSError as second:
                 logger.warning("%s cannot be made: %s", self._doubt, second)
+
+        waiting = self._log.end - self._flushed
+        if waiting > self._config.max_unflushed_bytes:
+            refused = bool(self.refusal)
+            self.refusal = (
+                f"{self.failure}; no more are taken, since {waiting} bytes wait already "
+                "(max_unflushed_bytes)"
+            )
+            if not refused:
+                logger.error("%s", self.refusal)
 
     def _lost(self, error: StoreError) -> None:
         self._is_lost = True
