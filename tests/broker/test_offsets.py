@@ -173,6 +173,33 @@ def test_a_file_that_cannot_be_read_gives_way_to_its_backup_or_stops_the_broker(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [
+        ("topics.json", "topics are made anew"),
+        ("subscriptionGroup.json", "default settings"),
+        ("consumerOffset.json", "begin where new ones do"),
+        ("delayOffset.json", "delivered again"),
+    ],
+)
+def test_an_empty_file_without_a_backup_stops_the_broker_and_is_told(
+    tmp_path: Path, name: str, without: str
+) -> None:
+    (tmp_path / "config").mkdir()
+    file = tmp_path / "config" / name
+    file.touch()
+
+    async def main() -> None:
+        with pytest.raises(CorruptStoreError, match=rf"{name} is empty.*delete it.*{without}"):
+            async with running(tmp_path):
+                pass
+        file.unlink()
+        async with running(tmp_path):
+            pass
+
+    asyncio.run(main())
+
+
 def test_tables_that_cannot_be_saved_are_kept_and_saved_later(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path) as node:

@@ -20,6 +20,7 @@ from orbitmq.wire.ids import decode_offset_message_id
 from orbitmq.wire.properties import encode_properties
 from orbitmq.wire.record import encode_batch
 from tests.broker.remote import Client, Running, bodies, messages, running, send_header, with_broker
+from tests.store.support import after_crash
 
 
 def test_the_answer_says_where_the_message_is() -> None:
@@ -344,3 +345,33 @@ def test_a_full_disk_refuses_messages_and_the_broker_goes_on(tmp_path: Path) -> 
             assert bodies(await other.pull("T")) == [b"before", b"after"]
 
     asyncio.run(main())
+
+
+def test_a_killed_broker_keeps_a_batch_whose_last_property_ends_in_nul(tmp_path: Path) -> None:
+    """Its messages' properties are stored without a separator behind them."""
+
+    async def main() -> None:
+        async with running(tmp_path / "live") as node:
+            client = await node.connect()
+            batch = encode_batch([(0, b"one", b""), (0, b"two", b"K\x01v\0")])
+            answer = await client.send("T", batch, batch=True)
+            assert answer.code == codes.SUCCESS
+            after_crash(tmp_path / "live", tmp_path / "killed")
+        async with running(tmp_path / "killed") as node:
+            found = messages(await (await node.connect()).pull("T"))
+            assert [message.body for message in found] == [b"one", b"two"]
+            assert found[1].property("K") == "v\0"
+
+    asyncio.run(main())
+
+
+def test_a_batch_with_a_message_no_file_holds_is_refused_as_a_whole() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        batch = encode_batch([(0, b"one", b""), (0, bytes(4096), b"")])
+        answer = await client.send("T", batch, batch=True)
+        assert answer.code == codes.MESSAGE_ILLEGAL
+        assert "mapped_file_size" in (answer.remark or "")
+        await client.send("T", b"next")
+        assert bodies(await client.pull("T")) == [b"next"]
+
+    with_broker(scenario, store_config=StoreConfig(mapped_file_size=4096))

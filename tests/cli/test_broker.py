@@ -134,7 +134,56 @@ def test_a_port_and_a_store_in_use_are_named_with_the_remedy(tmp_path: Path) -> 
         assert re.search(rf"{tmp_path} is used by another broker.*of its own", line)
 
 
+def test_clients_are_told_the_advertised_host() -> None:
+    with started("--advertised-host", "localhost") as broker:
+        assert broker.name_server.startswith("localhost:")
+        assert broker.address.startswith("localhost:")
+        assert exchange(broker.address, b"hello") == [b"hello"]
+
+
+def test_the_sizes_of_a_store_are_options(tmp_path: Path) -> None:
+    sizes = ["--mapped-file-size", "65536", "--consume-queue-units", "50"]
+    with started("--store", str(tmp_path), *sizes, "--max-message-size", "10") as broker:
+        exchange(broker.address, b"x" * 10)
+        assert exchange(broker.address, b"x" * 11) == [b"x" * 10]
+        assert stopped(broker, signal.SIGTERM)[0] == 0
+    assert (tmp_path / "commitlog" / ("0" * 20)).stat().st_size == 65_536
+    assert (tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)).stat().st_size == 1_000
+    line = failure(*FREE_PORTS, "--store", str(tmp_path))
+    assert "has 65536 bytes, but mapped_file_size makes 1073741824" in line
+    assert "mapped_file_size=5" in failure("--mapped-file-size", "5")
+
+
+def test_a_damaged_log_is_cut_only_when_told_so(tmp_path: Path) -> None:
+    with started("--store", str(tmp_path)) as broker:
+        for body in (b"one", b"two", b"three"):
+            exchange(broker.address, body)
+        assert stopped(broker, signal.SIGTERM)[0] == 0
+    log = tmp_path / "commitlog" / ("0" * 20)
+    with log.open("r+b") as file:
+        file.seek(file.read(1 << 16).index(b"two"))
+        file.write(b"\xff")
+    (tmp_path / "checkpoint").unlink()
+    assert "--cut-damaged-log" in failure(*FREE_PORTS, "--store", str(tmp_path))
+    with started("--store", str(tmp_path), "--cut-damaged-log") as broker:
+        assert exchange(broker.address) == [b"one"]
+        _, _, errors = stopped(broker, signal.SIGTERM)
+        assert "all that follows is given up" in errors
+
+
+def test_a_close_that_fails_is_no_success(tmp_path: Path) -> None:
+    with started("--store", str(tmp_path)) as broker:
+        exchange(broker.address, b"x")
+        (tmp_path / "checkpoint").unlink(missing_ok=True)
+        (tmp_path / "checkpoint").mkdir()
+        code, _, errors = stopped(broker, signal.SIGTERM)
+        assert code == 2
+        assert "orbitmq: cannot close the store" in errors
+
+
 def test_help_names_every_option() -> None:
     done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True)
-    for option in ("host", "port", "name-server-port", "store", "flush", "broker-name", "cluster"):
+    options = ["host", "advertised-host", "port", "name-server-port", "store", "flush"]
+    options += ["broker-name", "cluster", "mapped-file-size", "consume-queue-units"]
+    for option in [*options, "max-message-size", "cut-damaged-log"]:
         assert f"--{option}" in done.stdout

@@ -72,6 +72,68 @@ class FullDisk(QuickOps):
             return written
 
 
+class FailingFlush(FileOps):
+    """A disk as Linux shows it: what fdatasync has not brought there is lost by a power cut.
+
+    ``failures`` of the next fdatasyncs of the commit log are EIO. Each reports a failure once, and
+    the pages it could not write look clean from then on: the next fdatasync leaves them out.
+    """
+
+    def __init__(self) -> None:
+        self.failures = 0.0
+        self.flushes = 0
+        self._paths: dict[int, Path] = {}
+        self._dirty: dict[Path, list[tuple[int, int]]] = {}
+        self._durable: dict[Path, bytearray] = {}
+        self._lock = Lock()
+
+    def open(self, path: Path, flags: int) -> int:
+        fd = super().open(path, flags)
+        self._paths[fd] = path
+        return fd
+
+    def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
+        with self._lock:
+            written = super().pwrite(fd, data, position)
+            self._dirty.setdefault(self._paths[fd], []).append((position, written))
+            return written
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        super().ftruncate(fd, size)
+        self._durable[self._paths[fd]] = bytearray(size)
+
+    def fdatasync(self, fd: int) -> None:
+        with self._lock:
+            path = self._paths[fd]
+            dirty = self._dirty.pop(path, [])
+            if path.parent.name == "commitlog":
+                self.flushes += 1
+                if self.failures > 0:
+                    self.failures -= 1
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            content = self._durable.setdefault(path, bytearray(path.stat().st_size))
+            for position, length in dirty:
+                content[position : position + length] = os.pread(fd, length, position)
+
+    def fsync_directory(self, path: Path) -> None:
+        pass
+
+    def after_power_cut(self, source: Path, target: Path) -> Path:
+        """The directory as it would be found if the power failed now."""
+        with self._lock:
+            after_crash(source, target)
+            for path, content in self._durable.items():
+                if path.is_relative_to(source) and path.exists():
+                    (target / path.relative_to(source)).write_bytes(content)
+        return target
+
+    def lose_pages(self, path: Path, start: int, stop: int) -> None:
+        """Have the kernel drop the pages of a part that it could not write: zeros are read."""
+        with path.open("r+b") as file:
+            file.seek(start)
+            file.write(bytes(stop - start))
+
+
 def draft(
     body: bytes,
     topic: str = TOPIC,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orbitmq.clock import SYSTEM_CLOCK
-from orbitmq.errors import ConfigError, DiskFullError, StoreError
+from orbitmq.errors import ConfigError, CorruptStoreError, DiskFullError, StoreError
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.config_file import ConfigFile
 from orbitmq.store.delay_levels import DelayLevels
@@ -82,6 +82,22 @@ def test_a_config_file_is_replaced_and_kept_as_backup(tmp_path: Path) -> None:
     assert file.load() == b"one"
     file.path.touch()
     assert file.load() == b"one"
+
+
+def test_an_empty_config_file_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = ConfigFile(tmp_path / "topics.json")
+    for empty in ([file.path], [file.path, file.backup_path], [file.backup_path]):
+        for path in empty:
+            path.touch()
+        with pytest.raises(CorruptStoreError, match=rf"{empty[0]} is empty.*delete it"):
+            file.load()
+        for path in empty:
+            path.unlink()
+    assert file.load() is None
+    file.path.touch()
+    file.backup_path.write_bytes(b"one")
+    assert file.load() == b"one"
+    assert f"{file.path} is empty: its backup" in caplog.text
 
 
 class Stopping(FileOps):

@@ -385,3 +385,118 @@ def test_entries_of_lost_records_leave_the_queue_files(tmp_path: Path) -> None:
         assert bodies(store) == [b"marked", b"0", b"1"]
         assert len(list((source / QUEUE_FILE).parent.iterdir())) == 1
         assert len(queue_units(source)) == 1
+
+
+def truncate(path: Path, size: int) -> None:
+    with path.open("r+b") as file:
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("size", [1, 50, 100, 199, 240])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_queue_file_of_a_wrong_length_is_told_and_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, size: int, number: int, *, clean: bool
+) -> None:
+    sent = [b"%d" % n for n in range(25)]
+    with opened(tmp_path / "live") as store:
+        put(store, *sent)
+        put(store, b"other", topic="Other")
+        store._queue_flusher.flush(renew_mark=True)
+        after_crash(tmp_path / "live", tmp_path / "crashed")
+    directory = tmp_path / ("live" if clean else "crashed")
+    path = directory / "consumequeue" / TOPIC / "0" / f"{number * 200:020d}"
+    truncate(path, size)
+    with opened(directory) as store:
+        assert bodies(store) == sent
+        assert bodies(store, "Other") == [b"other"]
+        put(store, b"next")
+    assert len(queue_units(directory)) == 26
+    assert f"the consume-queue file {path} has {size} bytes, but consume_queue_units makes 200" in (
+        caplog.text
+    )
+    assert f"{path.parent} is made anew from the commit log" in caplog.text
+    caplog.clear()
+    with opened(directory) as store:
+        assert len(bodies(store)) == 26
+    assert caplog.text == ""
+
+
+def test_a_queue_file_missing_in_between_is_made_anew(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"x"] * 25)
+    (tmp_path / "consumequeue" / TOPIC / "0" / f"{200:020d}").unlink()
+    with opened(tmp_path) as store:
+        assert len(bodies(store)) == 25
+
+
+def test_a_crash_while_a_damaged_queue_is_made_anew_is_survived(tmp_path: Path) -> None:
+    live = tmp_path / "live"
+    with opened(live) as store:
+        put(store, *[b"x"] * 25)
+    truncate(live / "consumequeue" / TOPIC / "0" / f"{200:020d}", 30)
+    copies: list[Path] = []
+
+    class Copying(QuickOps):
+        def open(self, path: Path, flags: int) -> int:
+            copies.append(after_crash(live, tmp_path / f"crashed-{len(copies)}"))
+            return super().open(path, flags)
+
+    with opened(live, ops=Copying()) as store:
+        assert len(bodies(store)) == 25
+    assert copies
+    for copy in copies:
+        with opened(copy) as store:
+            assert len(bodies(store)) == 25
+
+
+def test_a_hole_that_a_power_cut_left_stays_one_when_a_queue_file_is_cut_short(
+    tmp_path: Path,
+) -> None:
+    source = crashed(tmp_path, [b"1", b"2", b"3"], flushed=True)
+    overwrite(source / LOG_FILE, log_records(source)[0][2].physical_offset, bytes(8))
+    truncate(source / QUEUE_FILE, 90)
+    with opened(source) as store:
+        assert bodies(store) == [b"marked", b"1"]
+
+
+def test_queue_files_of_another_setting_are_told_as_that(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"x"] * 25)
+    with pytest.raises(CorruptStoreError, match=r"makes 400.*setting.*\(that was 10\)"):
+        MessageStore.open(tmp_path, small(consume_queue_units=20))
+    overwrite(tmp_path / "checkpoint", 1024, bytes(1024))  # as Apache leaves it
+    with pytest.raises(CorruptStoreError, match=r"makes 400.*setting.*cut short, delete"):
+        MessageStore.open(tmp_path, small(consume_queue_units=20))
+    truncate(tmp_path / QUEUE_FILE, 60)
+    with opened(tmp_path) as store:  # its other files have the size
+        assert len(bodies(store)) == 25
+
+
+def test_a_damaged_queue_is_not_made_anew_from_a_log_that_has_lost_its_beginning(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"x"] * 5, topic="Old")
+        put(store, *[b"x" * 900] * 5)
+    (tmp_path / LOG_FILE).unlink()
+    path = tmp_path / "consumequeue" / "Old" / "0" / ("0" * 20)
+    truncate(path, 60)
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match=r"has 60 bytes.*offset 0 again; delete"):
+            MessageStore.open(tmp_path, small())
+        assert path.stat().st_size == 60
+    shutil.rmtree(path.parent)
+    with opened(tmp_path) as store:
+        assert len(bodies(store)) > 0
+
+
+def test_what_cut_damaged_log_drops_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory, place = damaged(tmp_path / "store")
+    with pytest.raises(CorruptStoreError, match="--cut-damaged-log"):
+        MessageStore.open(directory, small())
+    with opened(directory, small(cut_damaged_log=True)):
+        pass
+    assert f"is damaged at physical offset {place}: all that follows is given up" in caplog.text

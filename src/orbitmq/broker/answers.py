@@ -2,7 +2,10 @@
 
 All that one tick stages is written together, and its answers are let go together: after the
 write, or with SYNC_FLUSH after the fdatasync that follows it. If the write fails, the same
-requests are answered with the reason.
+requests are answered with the reason. If the write works and the flush does not, the messages are
+stored and delivered: sends are answered FLUSH_DISK_TIMEOUT, which clients take for sent, so none
+comes twice (CommitLog.GroupCommitService). Unlike Java's broker, also with ASYNC_FLUSH while the
+disk is known to fail.
 """
 
 from __future__ import annotations
@@ -11,14 +14,19 @@ import logging
 from asyncio import AbstractEventLoop
 from typing import Final, NamedTuple
 
+from orbitmq import codes
 from orbitmq.broker.broker import Broker
+from orbitmq.codes import RequestCode
 from orbitmq.errors import StoreError
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import refusal
 from orbitmq.store.config import FlushMode
-from orbitmq.wire.command import RemotingCommand
+from orbitmq.wire.command import RemotingCommand, decode_command, encode_response
 
 log = logging.getLogger("orbitmq.broker")
+
+_HEADER: Final = 8
+"""Where a frame's header begins."""
 
 
 class _Acknowledgements(NamedTuple):
@@ -57,15 +65,15 @@ class WriteAnswers:
             self._broker.write()
         except StoreError as error:
             self._complain(str(error))
-            self._release(waiting, error)
+            _refuse(waiting, error)
             return
         self._complaint = ""
         if self._sync and waiting:
             self._store.request_flush(
-                lambda error: self._loop.call_soon_threadsafe(self._release, waiting, error)
+                lambda error: self._loop.call_soon_threadsafe(_release, waiting, error)
             )
         else:
-            self._release(waiting, None)
+            _release(waiting, self._store.flush_failure)
 
     def _complain(self, reason: str) -> None:
         """Log why messages are refused: once, not for every tick while it lasts."""
@@ -73,11 +81,28 @@ class WriteAnswers:
             self._complaint = reason
             log.error("messages are refused: %s", reason)
 
-    def _release(
-        self, waiting: dict[Connection, _Acknowledgements], error: StoreError | None
-    ) -> None:
-        for connection, (answers, requests) in waiting.items():
-            if error is None:
-                connection.send(*answers)
-            else:
-                connection.send(*(refusal(request, connection, error) for request in requests))
+
+def _refuse(waiting: dict[Connection, _Acknowledgements], error: StoreError) -> None:
+    for connection, (_, requests) in waiting.items():
+        connection.send(*(refusal(request, connection, error) for request in requests))
+
+
+def _release(waiting: dict[Connection, _Acknowledgements], unflushed: StoreError | None) -> None:
+    for connection, (answers, requests) in waiting.items():
+        if unflushed is None:
+            connection.send(*answers)
+        else:
+            connection.send(*map(_in_doubt, requests, answers))
+
+
+def _in_doubt(request: RemotingCommand, answer: bytes) -> bytes:
+    """``answer`` to a request whose message is stored, but not flushed.
+
+    To a consumer that sent a message back only success means that it is stored.
+    """
+    if request.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+        return answer
+    fields = decode_command(request.serialize_type, answer[_HEADER:], b"").ext_fields
+    return encode_response(
+        request, codes.FLUSH_DISK_TIMEOUT, fields, remark="stored, but the disk cannot be flushed"
+    )

@@ -28,6 +28,7 @@ from orbitmq.broker.sending import Sending
 from orbitmq.broker.timetable import Timetable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.errors import StoreError
 from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.file_ops import FILE_OPS, FileOps
@@ -149,9 +150,29 @@ class Broker:
         return behind <= _physical_memory() * _IN_MEMORY_RATIO
 
     def close(self) -> None:
-        """Save everything and give the store back. Raises StoreError when that fails."""
-        self.saved.close()
-        self.store.close()
+        """Save everything and give the store back.
+
+        Raises StoreError when that fails, and says what was not saved; the store is given back all
+        the same.
+        """
+        try:
+            self.saved.close()
+        finally:
+            self.store.close()
+        changed = {
+            "topics": self.topics.changed,
+            "consumer groups": self.groups.changed,
+            "consumer offsets": self.offsets.changed,
+            "delivery offsets of delayed messages": self.delivery.changed,
+        }
+        unsaved = ", ".join(name for name, is_changed in changed.items() if is_changed)
+        if unsaved:
+            directory = self.store.directory / "config"
+            raise StoreError(
+                f"what changed last in {unsaved} could not be saved in {directory} and is lost: "
+                "the log has the reason",
+                str(directory),
+            )
 
     def _arrived(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,8 @@ class EmbeddedBroker:
         with EmbeddedBroker() as broker:
             producer = Producer("tests", name_server=broker.name_server)
 
-    Raises ConfigError for a setting, and StoreError for a store, that cannot be used.
+    In a forked child it does not run: its copy leaves store and ports to the process that started
+    it. Raises ConfigError for a setting, and StoreError for a store, that cannot be used.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class EmbeddedBroker:
         )
         self._clock = clock
         self._node: Node | None = None
+        self._process = 0
+        self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self._thread: threading.Thread
@@ -67,28 +71,42 @@ class EmbeddedBroker:
         """The directory messages are kept in."""
         return self._running().store_directory
 
+    @property
+    def flush_failure(self) -> str:
+        """Why the disk does not take what is stored; empty while it does.
+
+        Until it does again, sends are answered FLUSH_DISK_TIMEOUT.
+        """
+        return str(self._running().broker.store.flush_failure or "")
+
     def start(self) -> Self:
         """Start the thread; returns when clients can connect."""
-        if self._node is not None:
+        if self._is_running():
             raise ClientStateError("this broker runs already")
         started = threading.Event()
-        failure: list[BaseException] = []
         self._thread = threading.Thread(
-            target=self._run, args=(started, failure), name="orbitmq-broker", daemon=True
+            target=self._run, args=(started,), name="orbitmq-broker", daemon=True
         )
+        self._node, self._failure = None, None
+        self._process = os.getpid()
         self._thread.start()
         started.wait()
-        if failure:
+        if self._node is None:
             self._thread.join()
-            raise failure[0]
+            self._raise_failure()
         return self
 
     def close(self) -> None:
-        """Stop the broker, save everything, and remove a temporary store. May be called twice."""
-        if self._node is not None:
+        """Stop the broker, save everything, and remove a temporary store.
+
+        Raises StoreError, or what else went wrong, when not everything was saved; the broker is
+        stopped all the same. Does nothing the second time, nor in a forked child.
+        """
+        if self._is_running():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
             self._node = None
+            self._raise_failure()
 
     def run_due(self) -> None:
         """Do what is due by the clock now: for tests, after they moved it."""
@@ -114,12 +132,22 @@ class EmbeddedBroker:
     ) -> None:
         self.close()
 
+    def _is_running(self) -> bool:
+        return self._node is not None and self._process == os.getpid()
+
     def _running(self) -> Node:
-        if self._node is None:
-            raise ClientStateError("this broker does not run: call start(), or use it by 'with'")
+        if self._node is None or self._process != os.getpid():
+            raise ClientStateError(
+                "this broker does not run in this process: call start(), or use it by 'with'"
+            )
         return self._node
 
-    def _run(self, started: threading.Event, failure: list[BaseException]) -> None:
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _run(self, started: threading.Event) -> None:
         async def serve() -> None:
             node = Node(self.config, self._clock)
             await node.start()
@@ -133,7 +161,7 @@ class EmbeddedBroker:
 
         try:
             asyncio.run(serve())
-        except BaseException as error:  # noqa: BLE001 - it is raised where start() was called
-            failure.append(error)
+        except BaseException as error:  # noqa: BLE001 - it is raised where start() or close() was called
+            self._failure = error
         finally:
             started.set()

@@ -1,7 +1,7 @@
 """The broker's tables as files under ``config/``, in Apache's form and names.
 
-A table that cannot be read is taken from its backup; when that cannot be read either, the broker
-does not start, because it would otherwise save an empty one over it.
+A table that cannot be read, or is empty, is taken from its backup; when that cannot be read either,
+the broker does not start, because it would otherwise save an empty one over it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -154,8 +154,21 @@ def _tell_failure(saving: Future[None]) -> None:
         log.error("a table was not saved, it is kept in memory", exc_info=error)
 
 
+_WITHOUT: Final = {
+    "topics.json": "topics are made anew by what is sent to them, with the default queues",
+    "subscriptionGroup.json": "consumer groups have the default settings",
+    "consumerOffset.json": "consumer groups begin where new ones do",
+    "delayOffset.json": "delayed messages are delivered again, all that are still stored",
+}
+"""What a broker does without each file."""
+
+
 def _load(file: ConfigFile, form: type[_BodyT]) -> _BodyT | None:
-    content = file.load()
+    without = f"without it {_WITHOUT[file.path.name]}"
+    try:
+        content = file.load()
+    except CorruptStoreError as error:
+        raise CorruptStoreError(f"{error}: {without}", error.path) from None
     if content is None:
         return None
     try:
@@ -169,7 +182,7 @@ def _load(file: ConfigFile, form: type[_BodyT]) -> _BodyT | None:
         except BodyError as second:
             raise CorruptStoreError(
                 f"{file.path} cannot be read ({second}), nor can its backup: mend the file, or "
-                "remove it to start without what it holds",
+                f"remove it to start without what it holds: {without}",
                 str(file.path),
             ) from second
         log.warning("%s cannot be read (%s): its backup is used", file.path, error)

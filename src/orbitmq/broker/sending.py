@@ -154,7 +154,8 @@ class Sending:
     ) -> PlacedBatch:
         """Stage the messages of a batch, all or none. Raises BrokerError when it is refused.
 
-        Unlike a single message's, their properties are stored as they are, as Java's broker does.
+        Unlike a single message's, their properties are stored as they are, as Java's broker does
+        (MessageStore.append says when not).
         """
         topic, queue_id = self._place(request, len(body))
         name = request.topic
@@ -165,8 +166,8 @@ class Sending:
                 "batch; send its messages one by one"
             )
         sys_flag = _sys_flag(request, topic)
-        placed = [
-            self._store.append(
+        placed = self._store.append_all(
+            [
                 Draft(
                     name,
                     queue_id,
@@ -180,9 +181,9 @@ class Sending:
                     self._store_host,
                     request.reconsume_times or 0,
                 )
-            )
-            for item in _batch_items(name, body)
-        ]
+                for item in _batch_items(name, body)
+            ]
+        )
         return PlacedBatch(
             queue_id,
             placed[0].queue_offset,

@@ -30,6 +30,10 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument(
+        "--advertised-host",
+        help="address or name that clients are told; --host, or this machine's own for a wildcard",
+    )
     parser.add_argument("--port", type=int, default=10911, help="the broker's port, 0: any free")
     parser.add_argument(
         "--name-server-port", type=int, default=9876, help="the name server's port, 0: any free"
@@ -52,6 +56,7 @@ def add_parser(commands: Any) -> None:
         default="async",
         help="what an acknowledged message survives: async, a killed process; sync, a power cut",
     )
+    _add_sizes(parser)
     parser.add_argument("--broker-name", default="broker-a", help="the name queues are known by")
     parser.add_argument("--cluster", default="DefaultCluster", help="the cluster's name")
     parser.add_argument(
@@ -61,6 +66,30 @@ def add_parser(commands: Any) -> None:
         help="how much is told on stderr",
     )
     parser.set_defaults(run=run, parser=parser)
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--mapped-file-size",
+        type=int,
+        default=1 << 30,
+        help="bytes of a commit-log file; stays as it is for a store that has files",
+    )
+    parser.add_argument(
+        "--consume-queue-units",
+        type=int,
+        default=300_000,
+        help="entries of a consume-queue file; stays as it is for a store that has files",
+    )
+    parser.add_argument(
+        "--max-message-size", type=int, default=4 << 20, help="the longest body, bytes"
+    )
+    parser.add_argument(
+        "--cut-damaged-log",
+        action="store_true",
+        help="when the commit log is damaged in the middle: drop the damaged message and ALL "
+        "messages stored after it, for good, instead of refusing to start; copy the store before",
+    )
 
 
 def _add_tls(parser: argparse.ArgumentParser) -> None:
@@ -100,13 +129,20 @@ def run(options: argparse.Namespace) -> None:
     )
     config = BrokerConfig(
         host=options.host,
+        advertised_host=options.advertised_host or "",
         port=options.port,
         fast_listen_port=options.fast_listen_port,
         tls=_tls(options),
         name_server_port=options.name_server_port,
         name_server=options.name_server or "",
         store_directory=options.store,
-        store_config=StoreConfig(flush_mode=FlushMode(_FLUSH_MODES[options.flush])),
+        store_config=StoreConfig(
+            mapped_file_size=options.mapped_file_size,
+            consume_queue_units=options.consume_queue_units,
+            max_message_size=options.max_message_size,
+            flush_mode=FlushMode(_FLUSH_MODES[options.flush]),
+            cut_damaged_log=options.cut_damaged_log,
+        ),
         broker_name=options.broker_name,
         cluster_name=options.cluster,
     )

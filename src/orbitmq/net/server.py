@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+from weakref import WeakSet
 
 from orbitmq.errors import ConfigError
 from orbitmq.net.acceptor import TlsAcceptor
@@ -144,7 +146,27 @@ def _bound(family: int, kind: int, protocol: int, _name: str, address: Any) -> s
     except BaseException:
         listener.close()
         raise
+    _LISTENERS.add(listener)
     return listener
+
+
+_LISTENERS: Final[WeakSet[socket.socket]] = WeakSet()
+
+
+def _leave_ports() -> None:
+    """Have a forked child not keep its parent's ports, where it would accept nobody.
+
+    Nothing takes the descriptors' places: the child's copies of their owners may close them.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for listener in _LISTENERS:
+        if listener.fileno() >= 0:
+            os.dup2(nothing, listener.fileno(), inheritable=False)
+    os.close(nothing)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_ports)
 
 
 def _listen_error(error: OSError, host: str, port: int) -> ConfigError:

@@ -3,7 +3,8 @@
 Apache RocketMQ uses the first 40 of the file's 4096 bytes: the store times up to which the log and
 the queues are on disk, and a few offsets. The mark stands further back, where Apache neither looks
 nor writes: up to which physical offset everything, log and queues, is on disk, with enough beside
-it to notice that the directory is no longer the one it was written for.
+it to notice that the directory is no longer the one it was written for. Behind it, how many entries
+a consume-queue file has.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _MARK_PLACE: Final = 1024
 _MARK: Final = struct.Struct(">8sqqIIq")
 _MARK_MAGIC: Final = b"OrbitMQ1"
 _CHECKSUM: Final = struct.Struct(">I")
+_UNITS_PLACE: Final = 1536
+_UNITS: Final = struct.Struct(">8sI")
+_UNITS_MAGIC: Final = b"OrbitMQu"
 
 
 class Mark(NamedTuple):
@@ -43,7 +47,8 @@ class Checkpoint:
     """The file's content; ``existed`` says whether there was a usable one.
 
     ``log_timestamp`` and ``queue_timestamp`` are Java's physicMsgTimestamp and logicsMsgTimestamp
-    (StoreCheckpoint), ms. What else Apache keeps in the file is preserved.
+    (StoreCheckpoint), ms. What else Apache keeps in the file is preserved. ``queue_units`` is the
+    consume_queue_units that the directory was last used with; 0 when that is not known.
     """
 
     def __init__(self, ops: FileOps, path: Path) -> None:
@@ -56,6 +61,8 @@ class Checkpoint:
         self.log_timestamp, self.queue_timestamp, *rest = _APACHE.unpack_from(content)
         self._rest: Final = tuple(rest)
         self.mark = _read_mark(content)
+        magic, units = _UNITS.unpack_from(content, _UNITS_PLACE)
+        self.queue_units: int = units if magic == _UNITS_MAGIC else 0
 
     def write(self) -> None:
         """Bring all of it to the disk, in one write of one page. Raises OSError."""
@@ -65,6 +72,7 @@ class Checkpoint:
             mark = _MARK.pack(_MARK_MAGIC, *self.mark)
             page[_MARK_PLACE : _MARK_PLACE + _MARK.size] = mark
             _CHECKSUM.pack_into(page, _MARK_PLACE + _MARK.size, zlib.crc32(mark))
+        _UNITS.pack_into(page, _UNITS_PLACE, _UNITS_MAGIC, self.queue_units)
         fd = self._ops.open(self._path, os.O_RDWR | os.O_CREAT)
         try:
             write_fully(self._ops, fd, bytes(page), 0)

@@ -12,6 +12,7 @@ import os
 import struct
 import zlib
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from orbitmq.errors import InvalidMessageError
@@ -42,17 +43,22 @@ class CommitLog:
     """The files under ``commitlog/``.
 
     ``end`` is the physical offset after the last written record, ``staged_end`` the one after
-    the last staged record. One thread stages and writes; ``sync`` may be called from another.
+    the last staged record. One thread stages and writes; ``sync`` and ``write_again`` may be
+    called from another. ``failed_syncs`` counts what the disk refused: the kernel tells a failure
+    to one caller only, so a flush means something only if none failed since its bytes were written.
     """
 
     def __init__(self, ops: FileOps, directory: Path, segment_size: int) -> None:
         self._ops = ops
         self.directory: Final = directory
         self._size = segment_size
-        bases = list_segments(directory, segment_size, "mapped_file_size")
+        bases = list_segments(directory, segment_size, "commit-log file", "mapped_file_size")
         self._segments = [Segment(ops, directory, base, segment_size) for base in bases]
         self.end = self._segments[-1].end if self._segments else 0
         self._stale_end = self.end  # up to here a failed write may have left bytes
+        self._wipe_again = False
+        self.failed_syncs = 0
+        self._syncing = Lock()
         self.staged_end = self._chunk_start = self._staging_limit = self.end
         self._parts: list[bytes] = []
         self._full_chunks: list[tuple[int, list[bytes]]] = []
@@ -80,16 +86,20 @@ class CommitLog:
         record = encode_record(draft, queue_offset, position, store_timestamp)
         size = len(record)
         if position + size + END_BLANK > self._staging_limit:
-            if size + END_BLANK > self._size:
-                raise InvalidMessageError(
-                    f"a record of {size} bytes does not fit in a commit-log file of {self._size} "
-                    "bytes (mapped_file_size)"
-                )
+            self.check_size(size)
             position = self._roll()
             record = encode_record(draft, queue_offset, position, store_timestamp)
         self._parts.append(record)
         self.staged_end = position + size
         return size
+
+    def check_size(self, size: int) -> None:
+        """Raise InvalidMessageError for a record of ``size`` bytes that no file can hold."""
+        if size + END_BLANK > self._size:
+            raise InvalidMessageError(
+                f"a record of {size} bytes does not fit in a commit-log file of {self._size} bytes "
+                "(mapped_file_size)"
+            )
 
     def write(self) -> None:
         """Write what is staged: one pwrite a file.
@@ -156,8 +166,10 @@ class CommitLog:
         """Wipe what failed writes left after ``end``, or a crash might bring it back."""
         if self._stale_end > self.end:
             segment = self._segments[-1]
-            if segment.zero(self.end, self._stale_end):
-                segment.sync()
+            if segment.zero(self.end, self._stale_end, again=self._wipe_again):
+                self._wipe_again = True
+                self._sync(segment)
+            self._wipe_again = False
             self._stale_end = self.end
 
     def find(self, offset: int) -> Segment | None:
@@ -212,7 +224,21 @@ class CommitLog:
         """Bring the bytes from ``start`` to ``stop`` to the disk. Raises OSError."""
         for segment in self.segments:
             if segment.base < stop and segment.end > start:
+                self._sync(segment)
+
+    def write_again(self, start: int, stop: int) -> None:
+        """Write the bytes from ``start`` to ``stop``, of one file, over themselves."""
+        segment = self.find(start)
+        if segment is not None:
+            segment.write_again(start, stop)
+
+    def _sync(self, segment: Segment) -> None:
+        with self._syncing:
+            try:
                 segment.sync()
+            except OSError:
+                self.failed_syncs += 1
+                raise
 
     def cut(self, end: int) -> bool:
         """Make ``end`` the log's end: later files go, later bytes of its own file become zero.

@@ -46,6 +46,9 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How old the mark that recovery starts from may grow while messages arrive."""
     mark_bytes: int = 16 << 20
     """How much commit log may lie behind that mark before it is renewed early, bytes."""
+    max_unflushed_bytes: int = 64 << 20
+    """How much commit log may wait for a disk that fails to flush, bytes; with more, messages are
+    refused until it works again."""
     delay_levels: str = DEFAULT_DELAY_LEVELS
     """The delays of levels 1, 2, ... (messageDelayLevel)."""
     cut_damaged_log: bool = False
@@ -60,6 +63,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
         _check("queue_flush_interval_ms", self.queue_flush_interval_ms, 1, _MAX_FILE_SIZE)
         _check("mark_interval_ms", self.mark_interval_ms, 0, _MAX_FILE_SIZE)
         _check("mark_bytes", self.mark_bytes, 1, _MAX_FILE_SIZE)
+        _check("max_unflushed_bytes", self.max_unflushed_bytes, 0, _MAX_FILE_SIZE)
         DelayLevels(self.delay_levels)
 
 

@@ -6,11 +6,15 @@ As Java's ConfigManager and MixAll.string2File do it, the former content stays b
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Final
 
+from orbitmq.errors import CorruptStoreError
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error, write_fully
+
+logger = logging.getLogger("orbitmq.store")
 
 
 class ConfigFile:
@@ -25,9 +29,24 @@ class ConfigFile:
     def load(self) -> bytes | None:
         """The content last saved; the one before when there is none; None when there is neither.
 
-        Raises StoreError when a file is there but cannot be read.
+        Raises StoreError when a file is there but cannot be read, and CorruptStoreError when one
+        is there, but empty, and no other: what it held is lost, and to save over it would hide it.
         """
-        return self._read(self.path) or self.load_backup()
+        content = self._read(self.path)
+        if content:
+            return content
+        backup = self.load_backup()
+        empty = [path for path in (self.path, self.backup_path) if path.exists()]
+        if backup is not None and self.path in empty:
+            logger.warning("%s is empty: its backup %s is used", self.path, self.backup_path)
+        elif backup is None and empty:
+            raise CorruptStoreError(
+                f"{empty[0]} is empty, and there is no other copy of it: what it held is lost. "
+                f"Restore {self.path} from a copy, or delete it (and {self.backup_path.name}) to "
+                "start without",
+                str(empty[0]),
+            )
+        return backup
 
     def load_backup(self) -> bytes | None:
         """The content before the last; for a caller that cannot make sense of the last one."""

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from orbitmq.store.file_ops import FileOps, write_fully
-from orbitmq.store.segment import create_file, list_segments, segment_name, zero_range
+from orbitmq.store.segment import create_file, list_segments, segment_name, write_again, zero_range
 
 logger = logging.getLogger("orbitmq.store")
 
@@ -70,12 +70,15 @@ class ConsumeQueue:
         self._file_size = file_units * UNIT_SIZE
         self._lock = lock
         self._tail = _Tail(0, bytearray())
-        setting = "consume_queue_units"
+        kind, setting = "consume-queue file", "consume_queue_units"
         self._files = {
             base // UNIT_SIZE: directory / segment_name(base)
-            for base in list_segments(directory, self._file_size, setting)
+            for base in list_segments(directory, self._file_size, kind, setting)
         }
         self._unsynced: set[Path] = set()
+        self._doubtful: set[Path] = (
+            set()
+        )  # files of which a sync failed: their pages only look clean
         self._written: set[int] = set()  # files whose names are on the disk, or will be by sync()
 
     # Adding: the caller holds the lock, unless it is recovery.
@@ -181,7 +184,11 @@ class ConsumeQueue:
             return
         fd = self._ops.open(path, os.O_RDWR)
         try:
+            if path in self._doubtful:
+                write_again(self._ops, fd, 0, self._file_size)
+            self._doubtful.add(path)
             self._ops.fdatasync(fd)
+            self._doubtful.remove(path)
         finally:
             os.close(fd)
 
@@ -273,6 +280,7 @@ class ConsumeQueue:
             _, path = self._files.popitem()
             self._ops.unlink(path)
         self._unsynced.clear()
+        self._doubtful.clear()
         self._written.clear()
 
     def __str__(self) -> str:

@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.errors import StoreLockedError
-from orbitmq.store.file_ops import store_error
+from orbitmq.store.file_ops import FileOps, store_error
+
+_OWN: Final = "orbitmq from "
+_HAS_OFD_LOCKS: Final = hasattr(fcntl, "F_OFD_SETLK")
 
 
 class StoreDirectory:
     """A locked store directory and the paths in it (Java's StorePathConfigHelper).
 
     ``was_clean`` says whether there was no ``abort`` file: whoever used it last closed it
-    properly, or nobody has yet. Raises StoreLockedError when another process, or another store
-    of this one, uses it, and StoreError when it cannot be made.
+    properly, or nobody has yet. ``own_from`` is from which physical offset on the log is what
+    OrbitMQ wrote before it crashed; None when it was not OrbitMQ that used it last. Raises
+    StoreLockedError when another process, or another store of this one, uses it, and StoreError
+    when it cannot be made.
     """
 
     def __init__(self, root: Path) -> None:
@@ -27,6 +32,7 @@ class StoreDirectory:
         self.config: Final = root / "config"
         self.checkpoint: Final = root / "checkpoint"
         self.abort: Final = root / "abort"
+        self.unflushed: Final = root / "unflushed"
         try:
             for path in (self.commit_log, self.consume_queue, self.config):
                 path.mkdir(parents=True, exist_ok=True)
@@ -34,10 +40,21 @@ class StoreDirectory:
         except OSError as error:
             raise store_error(error, root, "open the store directory") from error
         self.was_clean: Final = not self.abort.exists()
+        self.own_from: Final = _own_from(self.abort)
 
-    def mark_in_use(self) -> None:
+    def mark_in_use(self, ops: FileOps) -> None:
         """Make the ``abort`` file: from now on a missing close() means a crash. Raises OSError."""
         self.abort.touch()
+        ops.fsync_directory(self.root)
+
+    def mark_own(self, position: int) -> None:
+        """Say in the ``abort`` file that what comes from ``position`` on is OrbitMQ's.
+
+        Apache's broker looks only whether there is one, and puts its process id into its own. It
+        need not reach the disk: without it, recovery takes a record that ends in NUL for whole.
+        Raises OSError.
+        """
+        self.abort.write_text(f"{_OWN}{position}\n", "ascii")
 
     def mark_clean(self) -> None:
         """Remove the ``abort`` file: everything is on the disk. Raises OSError."""
@@ -46,8 +63,27 @@ class StoreDirectory:
     def release(self) -> None:
         """Let others use the directory; does nothing the second time."""
         if self._lock_fd >= 0:
+            _unlock_first_byte(self._lock_fd)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close what a forked child inherited of the lock: its parent alone holds it then.
+
+        The lock belongs to the open file and would stay as long as any process has it open.
+        """
+        if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def _own_from(abort: Path) -> int | None:
+    """What mark_own() wrote; None when someone else made the file, or there is none."""
+    try:
+        text = abort.read_text("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    position = text.removeprefix(_OWN).strip()
+    return int(position) if text.startswith(_OWN) and position.isdigit() else None
 
 
 def _lock(path: Path, root: Path) -> int:
@@ -73,8 +109,20 @@ def _lock_first_byte(fd: int) -> None:
     Java's is a POSIX lock, which flock() does not see. A lock of the open file description
     conflicts with it, and unlike it also with another store of the same process.
     """
-    if hasattr(fcntl, "F_OFD_SETLK"):
-        first_byte = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, first_byte)
+    if _HAS_OFD_LOCKS:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _first_byte(fcntl.F_WRLCK))
     else:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _unlock_first_byte(fd: int) -> None:
+    """Give the lock back, whoever else has the open file."""
+    if _HAS_OFD_LOCKS:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _first_byte(fcntl.F_UNLCK))
+    else:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def _first_byte(kind: int) -> bytes:
+    """A ``struct flock`` for the file's first byte."""
+    return struct.pack("@hhqqi4x", kind, os.SEEK_SET, 0, 1, 0)

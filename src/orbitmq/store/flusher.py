@@ -1,108 +1,25 @@
-"""The two background threads: one brings the commit log to the disk, one the consume queues.
+"""The background thread that brings the consume queues to the disk.
 
-They are two because an acknowledgement may wait for the first and must not wait for a thousand
-queue files. The second also renews the mark recovery starts from, once log and queues are on disk.
+It also renews the mark recovery starts from, once log and queues are on disk. The commit log has a
+thread of its own (log_flusher.py), because an acknowledgement may wait for that one and must not
+wait for a thousand queue files.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from threading import Condition, Event, Lock, Thread
-from typing import NamedTuple, TypeAlias
+from threading import Event, Lock, Thread
+from typing import NamedTuple
 
 from orbitmq.errors import StoreError
 from orbitmq.store.checkpoint import Checkpoint, Mark
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
-from orbitmq.store.file_ops import store_error
+from orbitmq.store.log_flusher import LogFlusher
 from orbitmq.store.queue_table import QueueTable
 
 logger = logging.getLogger("orbitmq.store")
-
-FlushCallback: TypeAlias = Callable[[StoreError | None], object]
-"""Called with None when the disk has it, else with what went wrong; its result is ignored."""
-
-
-class LogFlusher:
-    """Flushes the commit log: at once when someone waits, else every ``flush_interval_ms``.
-
-    One fdatasync answers all who wait (CommitLog.GroupCommitService). A flush that fails is
-    final: the kernel may have dropped the pages, and a later success would not mean that they
-    are on the disk. From then on everyone who asks is told so, until the store is opened anew
-    and recovery has looked at what the disk holds.
-
-    ``flushed`` is up to where the log is on the disk already: after a crash not to its end.
-    """
-
-    def __init__(self, log: CommitLog, flushed: int, config: StoreConfig) -> None:
-        self._log = log
-        self._interval_seconds = config.flush_interval_ms / 1000
-        self._flushed = flushed
-        self._failure: StoreError | None = None
-        self._sync_lock = Lock()
-        self._wake = Condition()
-        self._waiting: list[FlushCallback] = []
-        self._stopping = False
-        self._thread = Thread(target=self._run, name="orbitmq-log-flusher", daemon=True)
-
-    @property
-    def flushed(self) -> int:
-        """Up to which physical offset the log is on the disk."""
-        return self._flushed
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def request(self, callback: FlushCallback) -> None:
-        """Have ``callback`` called, from the thread, once all written so far is on the disk."""
-        with self._wake:
-            if not self._stopping:
-                self._waiting.append(callback)
-                self._wake.notify()
-                return
-        callback(StoreError("the store is closed", ""))
-
-    def flush(self) -> StoreError | None:
-        """Flush what is written, on the calling thread; what went wrong, if anything."""
-        with self._sync_lock:
-            target = self._log.end
-            if self._failure is None and target > self._flushed:
-                try:
-                    self._log.sync(self._flushed, target)
-                    self._flushed = target
-                except OSError as error:
-                    cause = store_error(error, self._log.directory, "flush the commit log")
-                    self._failure = StoreError(
-                        f"{cause}. Messages since physical offset {self._flushed} may not survive "
-                        "a power cut; nothing more is flushed until the store is opened anew",
-                        cause.path,
-                    )
-                    logger.exception("%s", self._failure)
-            return self._failure
-
-    def stop(self) -> None:
-        """Answer who waits, and end the thread."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
-        self._thread.join()
-
-    def _run(self) -> None:
-        stopping = False
-        while not stopping:
-            with self._wake:
-                if not self._waiting and not self._stopping:
-                    self._wake.wait(self._interval_seconds)
-                waiting, self._waiting = self._waiting, []
-                stopping = self._stopping
-            failure = self.flush()
-            for callback in waiting:
-                try:
-                    callback(failure)
-                except Exception:
-                    logger.exception("a callback of request_flush failed")
 
 
 class Dispatched(NamedTuple):
@@ -206,11 +123,12 @@ class QueueFlusher:
                 self.flush(renew_mark=due)
                 self._complaint = ""
             except (OSError, StoreError) as error:
-                self._complain(error)
+                if isinstance(error, OSError):  # a StoreError is the log's, and told by its flusher
+                    self._complain(error)
                 if due:
                     self._mark_now.set()
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: OSError) -> None:
         """Log a failure once, not every second while it lasts."""
         if str(error) != self._complaint:
             self._complaint = str(error)

@@ -8,10 +8,12 @@ Flushing to the disk happens on two threads of the store's own.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
+from weakref import WeakSet
 
 import msgspec
 
@@ -25,13 +27,19 @@ from orbitmq.store.consume_queue import UNIT, ConsumeQueue, QueueUnit, first_ind
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
-from orbitmq.store.flusher import Dispatched, FlushCallback, LogFlusher, QueueFlusher
+from orbitmq.store.flusher import Dispatched, QueueFlusher
+from orbitmq.store.log_flusher import FlushCallback, LogFlusher
 from orbitmq.store.pull import GetResult, get_messages
 from orbitmq.store.queue_table import QueueTable
 from orbitmq.store.recovery import Recovered, recover
-from orbitmq.wire.record import TRANSACTION_PREPARED, Draft
+from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, PAIR_SEPARATOR
+from orbitmq.wire.record import TRANSACTION_PREPARED, Draft, record_size
 
 logger = logging.getLogger("orbitmq.store")
+
+_SEPARATOR: Final = PAIR_SEPARATOR.encode()
+_MOST_BESIDE_BODY: Final = 1 << 17
+"""More than a record's fixed part, topic and properties can take, and the file's filler."""
 
 ArrivalListener: TypeAlias = Callable[[str, int, int, int, int, bytes], None]
 """(topic, queue id, queue offset after the message, tags code, store time in ms, properties)."""
@@ -67,7 +75,7 @@ class MessageStore:
     """A store directory in use: made by open(), given back by close().
 
     All methods belong to one thread. ``directory`` is the store directory, ``config`` its
-    settings.
+    settings. In a forked child it is closed, without a change to the directory.
     """
 
     def __init__(self, directory: StoreDirectory, parts: _Parts, clock: Clock) -> None:
@@ -75,6 +83,9 @@ class MessageStore:
         self.config: Final = parts.config
         self._directory = directory
         self._clock = clock
+        self._safe_body = min(
+            parts.config.max_message_size, parts.config.mapped_file_size - _MOST_BESIDE_BODY
+        )
         self._levels = DelayLevels(parts.config.delay_levels)
         self._log = parts.log
         self._table = parts.table
@@ -83,7 +94,9 @@ class MessageStore:
         self._staged: list[_Staged] = []
         self._listeners: list[ArrivalListener] = []
         self._closed = False
-        self._log_flusher = LogFlusher(parts.log, parts.recovered.flushed, parts.config)
+        self._log_flusher = LogFlusher(
+            parts.log, parts.recovered.flushed, parts.config, directory.unflushed
+        )
         self._queue_flusher = QueueFlusher(
             parts.log,
             self._log_flusher,
@@ -92,6 +105,7 @@ class MessageStore:
             parts.config,
             lambda: self._dispatched,
         )
+        _OPEN.add(self)
 
     @classmethod
     def open(
@@ -151,15 +165,15 @@ class MessageStore:
 
         Raises InvalidMessageError when it is too long, RecordError when a field does not fit,
         IllegalNameError for an impossible topic or queue; nothing is staged then. A message of a
-        prepared or rolled-back transaction has queue offset 0 and enters no queue.
+        prepared or rolled-back transaction has queue offset 0 and enters no queue. Raises
+        StoreError when the disk fails and too much waits for it already.
         """
-        if len(draft.body) > self.config.max_message_size:
-            raise InvalidMessageError(
-                f"a body of {len(draft.body)} bytes is longer than {self.config.max_message_size} "
-                "(max_message_size)"
-            )
+        if len(draft.body) > self._safe_body or draft.properties.endswith(b"\0"):
+            self._check(draft)
         if self._closed:
-            raise StoreError(f"the store {self.directory} is closed", str(self.directory))
+            raise self._closed_error()
+        if self._log_flusher.refusal and not self._staged:  # what belongs together is taken whole
+            raise StoreError(self._log_flusher.refusal, str(self.directory))
         queue: ConsumeQueue | None = None
         queue_offset = 0
         if not draft.sys_flag & TRANSACTION_PREPARED:
@@ -177,6 +191,44 @@ class MessageStore:
         appended = Appended(queue_offset, self._log.staged_end - size, size, now)
         self._staged.append((queue, appended, tags_code, draft.properties))
         return appended
+
+    def _closed_error(self) -> StoreError:
+        return StoreError(
+            f"the store {self.directory} is closed, or was opened by the process that this one is "
+            "a fork of",
+            str(self.directory),
+        )
+
+    def _abandon(self) -> None:
+        """What a forked child does with its copy: leave the store to its parent."""
+        self._closed = True
+        self._staged = []
+        self._directory.abandon()
+
+    def append_all(self, drafts: list[Draft]) -> list[Appended]:
+        """As append(), for messages of which all are staged or none."""
+        for draft in drafts:
+            if len(draft.body) > self._safe_body or draft.properties.endswith(b"\0"):
+                self._check(draft)
+        return [self.append(draft) for draft in drafts]
+
+    def _check(self, draft: Draft) -> None:
+        """Refuse what is too long. A separator goes behind properties that end in NUL.
+
+        It changes nothing for readers, and tells recovery a whole record from a torn one.
+        """
+        if len(draft.body) > self.config.max_message_size:
+            raise InvalidMessageError(
+                f"a body of {len(draft.body)} bytes is longer than {self.config.max_message_size} "
+                "(max_message_size)"
+            )
+        if draft.properties.endswith(b"\0"):
+            if len(draft.properties) == MAX_PROPERTIES_BYTES:
+                raise InvalidMessageError(
+                    f"properties of {MAX_PROPERTIES_BYTES} bytes cannot end in a NUL: shorten them"
+                )
+            draft.properties += _SEPARATOR
+        self._log.check_size(record_size(draft))
 
     @property
     def staged(self) -> int:
@@ -223,7 +275,10 @@ class MessageStore:
         It is called from the flusher's thread, with None, or with the StoreError that says why
         the disk does not have it. One fdatasync serves all who wait.
         """
-        self._log_flusher.request(callback)
+        if self._closed:
+            callback(self._closed_error())
+        else:
+            self._log_flusher.request(callback)
 
     def delete_topic(self, topic: str) -> bool:
         """Delete all queues of a topic; whether there were any. Its records stay in the log.
@@ -231,6 +286,8 @@ class MessageStore:
         A message that comes later starts its queue anew at offset 0. Raises StoreError when a
         file cannot be deleted; the queues are gone from the store all the same.
         """
+        if self._closed:
+            raise self._closed_error()
         try:
             return self._table.remove_topic(topic)
         except OSError as error:
@@ -343,19 +400,27 @@ class MessageStore:
         """Up to where the commit log is known to be on the disk."""
         return self._log_flusher.flushed
 
+    @property
+    def flush_failure(self) -> StoreError | None:
+        """Why the disk does not have all that is stored; None while flushing works."""
+        return self._log_flusher.failure
+
 
 def _recovered(place: StoreDirectory, config: StoreConfig, ops: FileOps, undo: ExitStack) -> _Parts:
     log = CommitLog(ops, place.commit_log, config.mapped_file_size)
     undo.callback(log.close)
     table = QueueTable(ops, place.consume_queue, config.consume_queue_units)
     checkpoint = Checkpoint(ops, place.checkpoint)
-    place.mark_in_use()
+    place.mark_in_use(ops)
     try:
-        recovered = recover(log, table, checkpoint, config, clean=place.was_clean)
+        recovered = recover(
+            log, table, checkpoint, config, clean=place.was_clean, own_from=place.own_from
+        )
     except CorruptStoreError:
         if place.was_clean:  # it still is, and the next open must know
             place.mark_clean()
         raise
+    place.mark_own(log.end)
     return _Parts(config, log, table, checkpoint, recovered)
 
 
@@ -373,3 +438,15 @@ def _tell(listener: ArrivalListener, staged: list[_Staged]) -> None:
                 )
             except Exception:
                 logger.exception("an arrival listener failed for %s", queue)
+
+
+_OPEN: Final[WeakSet[MessageStore]] = WeakSet()
+
+
+def _abandon_all() -> None:
+    for store in _OPEN:
+        store._abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

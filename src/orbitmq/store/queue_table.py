@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from orbitmq.errors import IllegalNameError
+from orbitmq.errors import CorruptStoreError, IllegalNameError
 from orbitmq.store.consume_queue import ConsumeQueue
 from orbitmq.store.file_ops import FileOps
 
@@ -18,7 +18,8 @@ class QueueTable:
     """The queues under ``consumequeue/``, loaded from there at the start.
 
     ``lock`` guards the tails: whoever adds entries holds it. A second, inner lock keeps flushing
-    and removing a queue apart.
+    and removing a queue apart. ``damaged`` has the queues whose files are of a wrong length, or not
+    all there, with what is wrong: they are not among ``queues``.
     """
 
     def __init__(self, ops: FileOps, directory: Path, file_units: int) -> None:
@@ -28,10 +29,14 @@ class QueueTable:
         self._directory = directory
         self._file_units = file_units
         self._files_lock = Lock()
+        self.damaged: Final[list[tuple[Path, CorruptStoreError]]] = []
         for topic in _directories(directory):
             for queue in _directories(topic):
                 if queue.name.isascii() and queue.name.isdigit():
-                    self.get_or_create(topic.name, int(queue.name))
+                    try:
+                        self.get_or_create(topic.name, int(queue.name))
+                    except CorruptStoreError as damage:
+                        self.damaged.append((queue, damage))
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None when no message was ever put into it."""
@@ -98,6 +103,20 @@ class QueueTable:
         return bool(removed)
 
     # Recovery: alone, before the threads start.
+
+    def file_sizes(self) -> set[int]:
+        """The sizes of all queue files there are, damaged or not."""
+        files = self._directory.glob("*/*/*")
+        return {
+            path.stat().st_size for path in files if path.name.isascii() and path.name.isdigit()
+        }
+
+    def delete_damaged(self) -> None:
+        """Delete the files of the damaged queues. Raises OSError."""
+        while self.damaged:
+            directory, _ = self.damaged[-1]
+            shutil.rmtree(directory)
+            self.damaged.pop()
 
     def cut(self, physical_offset: int) -> None:
         """Keep the entries of records before ``physical_offset`` only."""

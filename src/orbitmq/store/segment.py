@@ -29,12 +29,12 @@ def segment_name(base: int) -> str:
     return f"{base:020d}"
 
 
-def list_segments(directory: Path, size: int, setting: str) -> list[int]:
+def list_segments(directory: Path, size: int, kind: str, setting: str) -> list[int]:
     """The first offsets of the segments in ``directory``, ascending; [] when it does not exist.
 
     An empty last file, left by a crash right after its creation, is deleted, as
     MappedFileQueue.doLoad does. Raises CorruptStoreError when a file has another size than
-    ``size`` (``setting`` says what sets it) or one is missing in between.
+    ``size`` (``kind`` says what it is, ``setting`` what sets it) or one is missing in between.
     """
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
@@ -42,13 +42,14 @@ def list_segments(directory: Path, size: int, setting: str) -> list[int]:
         return []
     files = [entry for entry in entries if entry.name.isascii() and entry.name.isdigit()]
     if files and files[-1].stat().st_size == 0:
+        logger.warning("the %s %s is empty, as a crash leaves it: deleted", kind, files[-1].path)
         Path(files.pop().path).unlink()
     for entry in files:
         found = entry.stat().st_size
         if found != size:
             raise CorruptStoreError(
-                f"{entry.path} has {found} bytes, but {setting} makes {size}: open the directory "
-                "with the setting it was written with",
+                f"the {kind} {entry.path} has {found} bytes, but {setting} makes {size}: open the "
+                "directory with the setting it was written with, or restore the file",
                 entry.path,
             )
     bases = [int(entry.name) for entry in files]
@@ -95,25 +96,42 @@ def data_ranges(fd: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
         position = end
 
 
-def zero_range(ops: FileOps, fd: int, start: int, stop: int) -> bool:
+def zero_range(ops: FileOps, fd: int, start: int, stop: int, *, again: bool = False) -> bool:
     """Make bytes ``start`` to ``stop`` zero; whether any of them was not.
 
     Bytes that are zero already are not written, so nothing is allocated: this works on a full
-    disk.
+    disk. With ``again`` they are, since they were made zero before without reaching the disk.
     """
     changed = False
     for position, end in data_ranges(fd, start, stop):
         data = os.pread(fd, end - position, position)
-        if data.count(0) != len(data):
+        if again or any_byte(data):
             write_fully(ops, fd, bytes(len(data)), position)
             changed = True
     return changed
 
 
+def write_again(ops: FileOps, fd: int, start: int, stop: int) -> None:
+    """Write bytes ``start`` to ``stop`` as they read now; zeros are left out.
+
+    For after a failed fdatasync, which leaves pages that look clean without being on the disk
+    (see log_flusher.py). Raises OSError.
+    """
+    for position in range(start, stop, _CHUNK):
+        data = os.pread(fd, min(_CHUNK, stop - position), position)
+        if any_byte(data):
+            write_fully(ops, fd, data, position)
+
+
+def any_byte(data: bytes) -> bool:
+    """Whether a byte of ``data`` is other than zero."""
+    return data.count(0) != len(data)
+
+
 class Segment:
     """One file of the commit log, opened when it is first used.
 
-    ``base`` is the offset of its first byte. ``write``, ``sync`` and ``view`` raise OSError.
+    ``base`` is the offset of its first byte. All that touches the file raises OSError.
     """
 
     def __init__(self, ops: FileOps, directory: Path, base: int, size: int) -> None:
@@ -167,9 +185,13 @@ class Segment:
         """Bring what was written to the disk."""
         self._ops.fdatasync(self.fd)
 
-    def zero(self, start: int, stop: int) -> bool:
-        """Make the bytes from ``start`` to ``stop`` of the log zero; whether any was not."""
-        return zero_range(self._ops, self.fd, start - self.base, stop - self.base)
+    def write_again(self, start: int, stop: int) -> None:
+        """Write what stands from ``start`` to ``stop`` of the log over itself."""
+        write_again(self._ops, self.fd, start - self.base, stop - self.base)
+
+    def zero(self, start: int, stop: int, *, again: bool = False) -> bool:
+        """Make the bytes from ``start`` to ``stop`` of the log zero: see zero_range."""
+        return zero_range(self._ops, self.fd, start - self.base, stop - self.base, again=again)
 
     def find_bytes(self, pattern: bytes, start: int) -> Iterator[int]:
         """The offsets at and after ``start`` where ``pattern`` stands."""

@@ -196,6 +196,7 @@ class AdminHandlers:
             "dispatchBehindBytes": "0",
             "earliestMessageTimeStamp": str(store.earliest_timestamp()),
             "remainHowManyDataToFlush": f"{unflushed} B",
+            "commitLogFlush": str(store.flush_failure or "works"),
         }
         for level, offset in sorted(broker.delivery.offsets.items()):
             end = store.max_offset(SCHEDULE_TOPIC, level - 1)
