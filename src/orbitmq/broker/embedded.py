@@ -28,6 +28,8 @@ class EmbeddedBroker:
         with EmbeddedBroker() as broker:
             producer = Producer("tests", name_server=broker.name_server)
 
+    The process's limit of open files stays as it is: raise it for hundreds of clients.
+
     Raises ConfigError for a setting, and StoreError for a store, that cannot be used.
     """
 
