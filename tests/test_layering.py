@@ -13,8 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "src" / "orbitmq"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 LAYERS = (
-    "codes clock errors names message config wire filters allocate net store nameserver broker "
-    "client producer consumer blocking aio spark testing cli"
+    "codes clock descriptors errors names message config wire filters allocate net store "
+    "nameserver broker client producer consumer blocking aio spark testing cli"
 ).split()
 
 # What a layer may not see although it stands before it.

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq import codes
-from orbitmq.broker.clients import ClientInfo, ConsumerTable
+from orbitmq.broker.clients import ClientInfo, ConsumerTable, ProducerTable
 from orbitmq.broker.locks import LOCK_LIFETIME_MS, QueueLocks
 from orbitmq.codes import RequestCode
 from orbitmq.message import MessageQueue
+from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import (
     ConsumerData,
     GetConsumerListByGroupResponseBody,
@@ -94,6 +95,78 @@ def test_a_silent_client_is_hung_up_on() -> None:
         assert not node.broker.consumers.groups
 
     with_broker(scenario)
+
+
+def test_a_silent_client_that_does_not_read_leaves_its_group_at_once() -> None:
+    async def scenario(node: Running, first: Client) -> None:
+        await first.heartbeat("g", "T", client_id="one")
+        deaf = await node.connect()
+        await deaf.heartbeat("g", "T", client_id="deaf", producers=("p",))
+        await first.settle()
+        noticed(first)
+        (broker_side,) = (
+            connection
+            for connection, client in node.broker.consumers.groups["g"].members.items()
+            if client.client_id == "deaf" and isinstance(connection, Connection)
+        )
+        transport = deaf.connection._transport
+        transport.pause_reading()
+        broker_side.send(bytes(64 << 20))
+        await until(lambda: broker_side._congested, "the client's slowness")
+        node.advance(70_000)
+        await first.heartbeat("g", "T", client_id="one")
+        node.advance(60_000)
+        assert not node.broker.producers.groups
+        assert await ids(first, "g") == ["one"]
+        assert noticed(first) == ["g"]
+        servers = node.node.server._server.connections
+        await until(lambda: broker_side not in servers, "the end of its connection")
+        transport.abort()
+
+    with_broker(scenario)
+
+
+def test_members_are_told_once_of_those_lost_together() -> None:
+    async def scenario(node: Running, first: Client) -> None:
+        others = [await node.connect() for _ in range(20)]
+        for number, client in enumerate([first, *others]):
+            await client.heartbeat("g", "T", client_id=str(number))
+        await first.settle()
+        noticed(first)
+        members = node.broker.consumers.groups["g"].members
+        for connection in list(members)[1:]:
+            assert isinstance(connection, Connection)
+            connection.abort()
+        await until(lambda: len(members) == 1, "the end of the others")
+        await first.settle()
+        assert noticed(first) == ["g"]
+
+    with_broker(scenario)
+
+
+def test_a_lost_connection_costs_the_groups_it_was_in() -> None:
+    looks = 0
+
+    class Connected:
+        def __hash__(self) -> int:
+            nonlocal looks
+            looks += 1
+            return id(self)
+
+    consumers: ConsumerTable[Connected] = ConsumerTable()
+    producers: ProducerTable[Connected] = ProducerTable()
+    connections = [Connected() for _ in range(200)]
+    for number, connection in enumerate(connections):
+        client = ClientInfo(str(number), "PYTHON", 0)
+        for name in ("all", f"g{number}"):
+            consumers.register(ConsumerData(name), connection, client)
+            producers.register(name, connection, client)
+    looks = 0
+    for connection in connections[1:]:
+        assert consumers.disconnect(connection) == ["all"]
+        producers.disconnect(connection)
+    assert looks < 200 * 20
+    assert (list(consumers.groups), list(producers.groups)) == (["all", "g0"], ["all", "g0"])
 
 
 def test_those_who_broadcast_are_told_nothing() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orbitmq.broker.filtering import MessageFilter
 from orbitmq.broker.long_poll import HeldPull, LongPollTable
 
 QUEUES = [("A", 0), ("A", 1), ("B", 0)]
@@ -36,7 +39,7 @@ def test_every_pull_is_readied_exactly_when_the_rules_say(steps: list[tuple]) ->
             (topic, queue_id), offset, patience, tags, owner = step
             pull = HeldPull(
                 topic, queue_id, offset, deadline_ms=now + patience,
-                match=tags and tags.__contains__, owner=owner, request=number,
+                wanted=MessageFilter(tags), owner=owner, request=number,
             )  # fmt: skip
             table.hold(pull)
             waiting.append(pull)
@@ -49,7 +52,7 @@ def test_every_pull_is_readied_exactly_when_the_rules_say(steps: list[tuple]) ->
                 for pull in waiting
                 if (pull.topic, pull.queue_id) == queue
                 and ends[queue] > pull.offset
-                and (pull.match is None or pull.match(tag))
+                and (pull.wanted.codes is None or tag in pull.wanted.codes)
             ]
             ready += woken
             waiting = [pull for pull in waiting if pull not in woken]
@@ -76,7 +79,95 @@ def test_every_pull_is_readied_exactly_when_the_rules_say(steps: list[tuple]) ->
 def test_those_who_waited_longer_are_readied_first() -> None:
     table: LongPollTable[int] = LongPollTable()
     for number in range(5):
-        table.hold(HeldPull("T", 0, 0, deadline_ms=9, match=None, owner=number, request=number))
+        table.hold(HeldPull("T", 0, 0, deadline_ms=9, owner=number, request=number))
     table.message_arrived("T", 0, 1, 0)
     assert [pull.request for pull in table.take_ready()] == [0, 1, 2, 3, 4]
     assert table.take_ready() == []
+
+
+def test_a_message_costs_those_that_want_it_and_a_look_at_each_test() -> None:
+    table: LongPollTable[int] = LongPollTable()
+    looks = 0
+
+    def test(properties: bytes) -> bool:
+        nonlocal looks
+        looks += 1
+        return properties == b"wanted"
+
+    class Codes(frozenset[int]):
+        def __contains__(self, code: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().__contains__(code)
+
+    for number in range(500):
+        by_test = MessageFilter(by_properties=test, key="a > 1")
+        by_tag = MessageFilter(Codes({number, number + 1}))
+        for wanted in (by_test, by_tag):
+            table.hold(
+                HeldPull("T", 0, 0, deadline_ms=9, wanted=wanted, owner=number, request=number)
+            )
+    for offset in range(1, 11):
+        table.message_arrived("T", 0, offset, -1, b"")
+    assert (looks, table.take_ready()) == (10, [])
+    table.message_arrived("T", 0, 11, 300, b"")
+    assert [pull.request for pull in table.take_ready()] == [299, 300]
+    table.message_arrived("T", 0, 12, -1, b"wanted")
+    assert [pull.request for pull in table.take_ready()] == list(range(500))
+    assert looks == 12
+
+
+def test_a_lost_owner_costs_what_it_holds() -> None:
+    table: LongPollTable[int] = LongPollTable()
+    looks = 0
+
+    class Owner:
+        """As a connection, which is looked up by its hash and compared."""
+
+        def __hash__(self) -> int:
+            nonlocal looks
+            looks += 1
+            return id(self)
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return self is other
+
+    owners = [Owner() for _ in range(300)]
+    for number, owner in enumerate(owners):
+        for queue_id in range(3):
+            table.hold(HeldPull("T", queue_id, 0, deadline_ms=9, owner=owner, request=number))
+    looks = 0
+    for owner in owners[:-1]:
+        table.drop(owner)
+    assert looks < 300 * 3 * 8
+    assert len(table) == 3
+    table.message_arrived("T", 0, 1, 0)
+    assert [pull.request for pull in table.take_ready()] == [299]
+
+
+def test_a_pull_that_wants_no_tag_is_answered_when_its_time_is_up() -> None:
+    table: LongPollTable[int] = LongPollTable()
+    nothing = MessageFilter(frozenset())
+    table.hold(HeldPull("T", 0, 1, deadline_ms=9, wanted=nothing, owner="x", request=1))
+    table.message_arrived("T", 0, 2, 0)
+    assert (table.take_ready(), len(table)) == ([], 1)
+    table.sweep(9, lambda _topic, _queue: 0)
+    assert [pull.request for pull in table.take_ready()] == [1]
+    assert not table
+
+
+def test_a_pull_of_several_tags_is_readied_once() -> None:
+    table: LongPollTable[int] = LongPollTable()
+    several = MessageFilter(frozenset({1, 2, 3}))
+    wakes: list[Callable[[], None]] = [
+        lambda: table.message_arrived("T", 0, 1, 2),
+        lambda: table.sweep(9, lambda _topic, _queue: 0),
+        lambda: table.wake("T", 0),
+    ]
+    for wake in wakes:
+        table.hold(HeldPull("T", 0, 0, deadline_ms=9, wanted=several, owner="x", request=1))
+        wake()
+        assert len(table.take_ready()) == 1
+        assert not table

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
+import shlex
 import signal
 import socket
 import subprocess
@@ -17,6 +19,7 @@ import pytest
 
 from orbitmq.net.connection import Connection
 from tests.broker.remote import Client, bodies
+from tests.waiting import until
 
 COMMAND = [sys.executable, "-m", "orbitmq.cli", "broker"]
 FREE_PORTS = ["--port", "0", "--name-server-port", "0"]
@@ -31,9 +34,11 @@ class Started(NamedTuple):
 
 
 @contextmanager
-def started(*options: str) -> Iterator[Started]:
+def started(*options: str, before: str = "") -> Iterator[Started]:
+    """A broker that runs; ``before`` is a shell command for its process to begin with."""
+    command = [*COMMAND, *FREE_PORTS, *options]
     process = subprocess.Popen(
-        [*COMMAND, *FREE_PORTS, *options],
+        ["sh", "-c", f"{before}; exec {shlex.join(command)}"] if before else command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -187,3 +192,44 @@ def test_help_names_every_option() -> None:
     options += ["broker-name", "cluster", "mapped-file-size", "consume-queue-units"]
     for option in [*options, "max-message-size", "cut-damaged-log"]:
         assert f"--{option}" in done.stdout
+
+
+def test_it_takes_all_the_descriptors_it_may_have() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with started(before="ulimit -Sn 64") as broker:
+        limits = Path(f"/proc/{broker.process.pid}/limits")
+        if not limits.exists():
+            pytest.skip("this system does not tell of another process's limits")
+        (files,) = (line for line in limits.read_text().splitlines() if "open files" in line)
+        assert files.split()[3:5] == [str(hard), str(hard)]
+
+
+def test_silent_connections_leave_it_what_it_needs(tmp_path: Path) -> None:
+    topics = [f"T{number}" for number in range(60)]
+
+    async def main(address: str) -> None:
+        host, port = address.split(":")
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(lambda *_: None), host, int(port)
+        )
+        client = Client(connection, [])
+        for topic in topics[:-1]:
+            await client.send(topic, topic.encode())
+        silent = [socket.create_connection((host, int(port))) for _ in range(300)]
+        queue = tmp_path / "consumequeue" / topics[-2] / "0"
+        await until(queue.exists, "the queues' files")
+        await client.send(topics[-1], topics[-1].encode())
+        assert [bodies(await client.pull(topic)) for topic in topics] == [
+            [topic.encode()] for topic in topics
+        ]
+        assert topics[-1] in (tmp_path / "config" / "topics.json").read_text()
+        client.close()
+        for each in silent:
+            each.close()
+
+    with started("--store", str(tmp_path), before="ulimit -n 256") as broker:
+        asyncio.run(main(broker.address))
+        code, _, errors = stopped(broker, signal.SIGTERM)
+        assert code == 0
+        (line,) = errors.splitlines()
+        assert "is refused: this process may have 256 files and connections open" in line

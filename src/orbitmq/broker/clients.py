@@ -69,11 +69,31 @@ class ConsumerGroup(Generic[_ConnectionT]):
         return known.keys() != self.subscriptions.keys()
 
 
+class _Memberships(Generic[_ConnectionT]):
+    """The groups that each connection is in, so that its end costs no more than those."""
+
+    def __init__(self) -> None:
+        self._groups: dict[_ConnectionT, dict[str, None]] = {}
+
+    def add(self, connection: _ConnectionT, group: str) -> None:
+        self._groups.setdefault(connection, {})[group] = None
+
+    def remove(self, connection: _ConnectionT, group: str) -> None:
+        groups = self._groups.get(connection, {})
+        groups.pop(group, None)
+        if not groups:
+            self._groups.pop(connection, None)
+
+    def of(self, connection: _ConnectionT) -> list[str]:
+        return list(self._groups.get(connection, ()))
+
+
 class ConsumerTable(Generic[_ConnectionT]):
     """All consumer groups."""
 
     def __init__(self) -> None:
         self.groups: dict[str, ConsumerGroup[_ConnectionT]] = {}
+        self._memberships: _Memberships[_ConnectionT] = _Memberships()
 
     def register(
         self,
@@ -96,6 +116,7 @@ class ConsumerTable(Generic[_ConnectionT]):
         joined = connection not in group.members
         if joined:
             log.info("consumer %s joined group %s", client.client_id, group.name)
+            self._memberships.add(connection, group.name)
         group.members[connection] = client
         changed = with_subscriptions and group.subscribe(data.subscription_data_set)
         return (joined or changed) and group.wants_notice
@@ -109,6 +130,7 @@ class ConsumerTable(Generic[_ConnectionT]):
         if client is None:
             return False
         log.info("consumer %s left group %s", client.client_id, name)
+        self._memberships.remove(connection, name)
         if not group.members:
             del self.groups[name]
             return False
@@ -116,7 +138,9 @@ class ConsumerTable(Generic[_ConnectionT]):
 
     def disconnect(self, connection: _ConnectionT) -> list[str]:
         """Take a connection out of all groups; returns the groups whose others must be told."""
-        return [name for name in list(self.groups) if self.unregister(name, connection)]
+        return [
+            name for name in self._memberships.of(connection) if self.unregister(name, connection)
+        ]
 
     def find(self, name: str, client_id: str | None) -> tuple[_ConnectionT, ClientInfo] | None:
         """The member of a group with ``client_id``; None when it is not there."""
@@ -138,21 +162,24 @@ class ProducerTable(Generic[_ConnectionT]):
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[_ConnectionT, ClientInfo]] = {}
+        self._memberships: _Memberships[_ConnectionT] = _Memberships()
 
     def register(self, name: str, connection: _ConnectionT, client: ClientInfo) -> None:
         """Take in one group of a heartbeat."""
         self.groups.setdefault(name, {})[connection] = client
+        self._memberships.add(connection, name)
 
     def unregister(self, name: str, connection: _ConnectionT) -> None:
         """Take a client out of a group."""
         members = self.groups.get(name, {})
         members.pop(connection, None)
+        self._memberships.remove(connection, name)
         if not members:
             self.groups.pop(name, None)
 
     def disconnect(self, connection: _ConnectionT) -> None:
         """Take a connection out of all groups."""
-        for name in list(self.groups):
+        for name in self._memberships.of(connection):
             self.unregister(name, connection)
 
     def silent(self, now_ms: int, timeout_ms: int) -> list[_ConnectionT]:

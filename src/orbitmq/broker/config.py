@@ -81,8 +81,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How often the delivery offsets of delayed messages are saved (flushDelayOffsetInterval)."""
     client_timeout_ms: int = 120_000
     """After how long without a heartbeat a client is gone (channelExpiredTimeout)."""
+    connection_idle_ms: int = 120_000
+    """After how long a connection ends on which nothing was sent, or nothing of what was sent is
+    read (serverChannelMaxIdleTimeSeconds)."""
     scan_interval_ms: int = 10_000
-    """How often silent clients and run-out locks are looked for."""
+    """How often silent clients, idle connections and run-out locks are looked for."""
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -115,6 +118,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "offset_save_interval_ms",
             "delay_offset_save_interval_ms",
             "client_timeout_ms",
+            "connection_idle_ms",
             "scan_interval_ms",
         ):
             _check_range(name, getattr(self, name), 1, 1 << 31)

@@ -30,7 +30,9 @@ class EmbeddedBroker:
             producer = Producer("tests", name_server=broker.name_server)
 
     In a forked child it does not run: its copy leaves store and ports to the process that started
-    it. Raises ConfigError for a setting, and StoreError for a store, that cannot be used.
+    it. The process's limit of open files stays as it is: raise it for hundreds of clients.
+
+    Raises ConfigError for a setting, and StoreError for a store, that cannot be used.
     """
 
     def __init__(

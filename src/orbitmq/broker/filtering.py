@@ -10,7 +10,7 @@ subscriptions, and may find them older (FILTER_DATA_NOT_LATEST), here they canno
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from orbitmq.broker.config import BrokerConfig
 from orbitmq.errors import BrokerError, ConfigError, RecordError
 from orbitmq.filters.sql92 import SqlExpression, compile_sql
 from orbitmq.filters.subscription import SQL92, TAG, build_subscription
-from orbitmq.filters.tags import SUB_ALL, tags_code_filter
+from orbitmq.filters.tags import SUB_ALL, wanted_codes
 from orbitmq.names import RETRY_PREFIX
 from orbitmq.wire.bodies import MessageModel, SubscriptionData, SubscriptionGroupConfig
 from orbitmq.wire.properties import RETRY_TOPIC, find_property
@@ -32,10 +32,19 @@ _TAG_TYPES: Final = (TAG, None, "")
 
 
 class MessageFilter(msgspec.Struct, frozen=True):
-    """Tests of a message's tags code and of its stored properties; None lets all through."""
+    """The tags codes wanted, or a test of a message's stored properties; None lets all through.
 
-    by_tags_code: Callable[[int], bool] | None = None
+    Of one topic, tests that have the same ``key`` let the same through.
+    """
+
+    codes: frozenset[int] | None = None
     by_properties: Callable[[bytes], bool] | None = None
+    key: Hashable = None
+
+    @property
+    def by_tags_code(self) -> Callable[[int], bool] | None:
+        """The test by tags code."""
+        return None if self.codes is None else self.codes.__contains__
 
     @property
     def by_record(self) -> Callable[[memoryview], bool] | None:
@@ -74,7 +83,7 @@ class Subscriptions:
             subscription = build_subscription(topic, expression)
         except ConfigError as error:
             raise BrokerError(codes.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        return MessageFilter(tags_code_filter(subscription))
+        return MessageFilter(wanted_codes(subscription))
 
     def of_group(
         self, settings: SubscriptionGroupConfig, topic: str, sub_version: int
@@ -86,7 +95,7 @@ class Subscriptions:
         subscription = self._announced(settings, topic, sub_version)
         kind = subscription.expression_type
         if kind in _TAG_TYPES:
-            return MessageFilter(tags_code_filter(subscription))
+            return MessageFilter(wanted_codes(subscription))
         try:
             expression = _compile(kind, subscription.sub_string)
         except BrokerError as error:
@@ -142,9 +151,10 @@ class Subscriptions:
     def _by_sql(self, topic: str, expression: SqlExpression) -> MessageFilter:
         if self._of_origin and topic.startswith(RETRY_PREFIX):
             return MessageFilter(
-                by_properties=partial(self._matches_origin, topic.removeprefix(RETRY_PREFIX))
+                by_properties=partial(self._matches_origin, topic.removeprefix(RETRY_PREFIX)),
+                key=RETRY_PREFIX,
             )
-        return MessageFilter(by_properties=partial(_matches, expression))
+        return MessageFilter(by_properties=partial(_matches, expression), key=expression.text)
 
     def _matches_origin(self, group: str, properties: bytes) -> bool:
         """Whether a message to be retried passes what its group wants of the topic it came from."""

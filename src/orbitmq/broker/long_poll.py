@@ -8,28 +8,23 @@ are told while the store writes. Follows PullRequestHoldService.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from orbitmq.broker.filtering import EVERYTHING, MessageFilter
 
 _RequestT = TypeVar("_RequestT")
-
-TagMatch = Callable[[int], bool]
-PropertiesMatch = Callable[[bytes], bool]
 
 
 class HeldPull(Generic[_RequestT]):
     """One waiting pull.
 
-    It wants what comes at or after ``offset`` of the queue and passes ``match`` by its tags code
-    and ``match_properties`` by its stored properties; None lets anything pass. At ``deadline_ms``
-    it is answered anyway. ``owner`` is whoever must still be there for the answer to matter,
-    ``request`` what to carry out again.
+    It wants what comes at or after ``offset`` of the queue and passes ``wanted``. At
+    ``deadline_ms`` it is answered anyway. ``owner`` is whoever must still be there for the answer
+    to matter, ``request`` what to carry out again.
     """
 
-    __slots__ = (
-        "deadline_ms", "match", "match_properties", "offset", "owner", "queue_id", "request",
-        "topic",
-    )  # fmt: skip
+    __slots__ = ("deadline_ms", "offset", "owner", "queue_id", "request", "topic", "wanted")
 
     def __init__(
         self,
@@ -38,8 +33,7 @@ class HeldPull(Generic[_RequestT]):
         offset: int,
         *,
         deadline_ms: int,
-        match: TagMatch | None,
-        match_properties: PropertiesMatch | None = None,
+        wanted: MessageFilter = EVERYTHING,
         owner: Hashable,
         request: _RequestT,
     ) -> None:
@@ -47,28 +41,92 @@ class HeldPull(Generic[_RequestT]):
         self.queue_id = queue_id
         self.offset = offset
         self.deadline_ms = deadline_ms
-        self.match = match
-        self.match_properties = match_properties
+        self.wanted = wanted
         self.owner = owner
         self.request = request
 
 
-class LongPollTable(Generic[_RequestT]):
-    """All held pulls, by queue."""
+_NO_CODE: Final = (None,)
+
+_Pulls: TypeAlias = dict[HeldPull[_RequestT], None]
+"""An ordered set."""
+
+
+class _Queue(Generic[_RequestT]):
+    """The pulls that wait at one queue, so that a message finds those that want it."""
+
+    __slots__ = ("_by_code", "_by_test", "_unfiltered")
 
     def __init__(self) -> None:
-        self._queues: dict[tuple[str, int], list[HeldPull[_RequestT]]] = {}
+        self._unfiltered: _Pulls[_RequestT] = {}
+        self._by_code: dict[int | None, _Pulls[_RequestT]] = {}  # None: those that want no code
+        self._by_test: dict[Hashable, _Pulls[_RequestT]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._unfiltered or self._by_code or self._by_test)
+
+    def __iter__(self) -> Iterator[HeldPull[_RequestT]]:
+        yield from self._unfiltered
+        yield from dict.fromkeys(pull for pulls in self._by_code.values() for pull in pulls)
+        for pulls in self._by_test.values():
+            yield from pulls
+
+    def wanting(self, tags_code: int, properties: bytes) -> Iterator[HeldPull[_RequestT]]:
+        """The pulls whose filters a message passes."""
+        yield from self._unfiltered
+        yield from self._by_code.get(tags_code, ())
+        for pulls in self._by_test.values():
+            test = next(iter(pulls)).wanted.by_properties
+            if test is None or test(properties):
+                yield from pulls
+
+    def add(self, pull: HeldPull[_RequestT]) -> None:
+        wanted = pull.wanted
+        if wanted.by_properties is not None:
+            self._by_test.setdefault(wanted.key, {})[pull] = None
+        elif wanted.codes is None:
+            self._unfiltered[pull] = None
+        else:
+            for code in wanted.codes or _NO_CODE:
+                self._by_code.setdefault(code, {})[pull] = None
+
+    def remove(self, pull: HeldPull[_RequestT]) -> None:
+        wanted = pull.wanted
+        if wanted.by_properties is not None:
+            _discard(self._by_test, wanted.key, pull)
+        elif wanted.codes is None:
+            del self._unfiltered[pull]
+        else:
+            for code in wanted.codes or _NO_CODE:
+                _discard(self._by_code, code, pull)
+
+
+class LongPollTable(Generic[_RequestT]):
+    """All held pulls, by queue and by owner.
+
+    A message costs those of its queue that want it and one look at each test by properties, a
+    lost owner what it holds.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[tuple[str, int], _Queue[_RequestT]] = {}
+        self._owners: dict[Hashable, _Pulls[_RequestT]] = {}
         self._ready: list[HeldPull[_RequestT]] = []
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return sum(map(len, self._owners.values()))
 
     def __bool__(self) -> bool:
         return bool(self._queues)
 
     def hold(self, pull: HeldPull[_RequestT]) -> None:
         """Let ``pull`` wait."""
-        self._queues.setdefault((pull.topic, pull.queue_id), []).append(pull)
+        key = pull.topic, pull.queue_id
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _Queue()
+        queue.add(pull)
+        self._owners.setdefault(pull.owner, {})[pull] = None
 
     def message_arrived(
         self,
@@ -79,62 +137,59 @@ class LongPollTable(Generic[_RequestT]):
         properties: bytes = b"",
     ) -> None:
         """A message of these properties now lies before ``next_offset``: ready who wants it."""
-        waiting = self._queues.get((topic, queue_id))
-        if waiting is not None:
-            self._split(
-                (topic, queue_id),
-                waiting,
-                lambda pull: (
-                    next_offset > pull.offset
-                    and (pull.match is None or pull.match(tags_code))
-                    and (pull.match_properties is None or pull.match_properties(properties))
-                ),
-            )
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            wanting = queue.wanting(tags_code, properties)
+            self._make_ready([pull for pull in wanting if next_offset > pull.offset])
 
     def sweep(self, now_ms: int, max_offset: Callable[[str, int], int]) -> None:
         """Ready the pulls whose time is up, and those behind ``max_offset`` of their queue.
 
         The second finds what was filtered out on arrival, so that the puller's offset moves on.
         """
-        for (topic, queue_id), waiting in list(self._queues.items()):
-            end = max_offset(topic, queue_id)
-            self._split(
-                (topic, queue_id),
-                waiting,
-                lambda pull, end=end: pull.deadline_ms <= now_ms or end > pull.offset,  # type: ignore[misc]
-            )
+        ready: list[HeldPull[_RequestT]] = []
+        for key, queue in self._queues.items():
+            end = max_offset(*key)
+            ready += (pull for pull in queue if pull.deadline_ms <= now_ms or end > pull.offset)
+        self._make_ready(ready)
 
     def wake(self, topic: str, queue_id: int) -> None:
         """Ready all pulls of a queue, whoever's they are: where they are to pull has changed."""
-        waiting = self._queues.pop((topic, queue_id), None)
-        if waiting is not None:
-            self._ready += waiting
+        self._make_ready(list(self._queues.get((topic, queue_id), ())))
 
     def drop(self, owner: Hashable) -> None:
         """Forget the pulls of an ``owner`` that is gone."""
-        for key, waiting in list(self._queues.items()):
-            staying = [pull for pull in waiting if pull.owner != owner]
-            self._keep(key, staying)
-        self._ready = [pull for pull in self._ready if pull.owner != owner]
+        for pull in list(self._owners.get(owner, ())):
+            self._let_go(pull)
+        if self._ready:
+            self._ready = [pull for pull in self._ready if pull.owner != owner]
 
     def take_ready(self) -> list[HeldPull[_RequestT]]:
         """The pulls to carry out now; they are no longer held."""
         ready, self._ready = self._ready, []
         return ready
 
-    def _split(
-        self,
-        key: tuple[str, int],
-        waiting: list[HeldPull[_RequestT]],
-        is_ready: Callable[[HeldPull[_RequestT]], bool],
-    ) -> None:
-        staying: list[HeldPull[_RequestT]] = []
-        for pull in waiting:
-            (self._ready if is_ready(pull) else staying).append(pull)
-        self._keep(key, staying)
+    def _make_ready(self, pulls: list[HeldPull[_RequestT]]) -> None:
+        for pull in pulls:
+            self._let_go(pull)
+        self._ready += pulls
 
-    def _keep(self, key: tuple[str, int], staying: list[HeldPull[_RequestT]]) -> None:
-        if staying:
-            self._queues[key] = staying
-        else:
+    def _let_go(self, pull: HeldPull[_RequestT]) -> None:
+        """Hold ``pull`` no longer."""
+        _discard(self._owners, pull.owner, pull)
+        key = pull.topic, pull.queue_id
+        queue = self._queues[key]
+        queue.remove(pull)
+        if not queue:
             del self._queues[key]
+
+
+_KeyT = TypeVar("_KeyT")
+
+
+def _discard(sets: dict[_KeyT, _Pulls[_RequestT]], key: _KeyT, pull: HeldPull[_RequestT]) -> None:
+    """Take ``pull`` out of the set at ``key``; a set that is empty goes."""
+    pulls = sets[key]
+    del pulls[pull]
+    if not pulls:
+        del sets[key]

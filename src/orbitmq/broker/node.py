@@ -102,7 +102,12 @@ class Node:
             self.broker.topics.on_change = lambda topic: self._register([topic])
 
     async def _start_name_server(self, undo: AsyncExitStack) -> NameServer:
-        name_server = NameServer(self._clock, self.routes, tls=self.config.tls)
+        name_server = NameServer(
+            self._clock,
+            self.routes,
+            tls=self.config.tls,
+            idle_ms=self.config.connection_idle_ms,
+        )
         await name_server.start(self.config.host, self.config.name_server_port)
         undo.push_async_callback(name_server.close)
         return name_server

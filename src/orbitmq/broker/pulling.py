@@ -124,8 +124,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 pull.queue_id,
                 pull.offset,
                 deadline_ms=now_ms + pull.suspend_ms,
-                match=match.by_tags_code,
-                match_properties=match.by_properties,
+                wanted=match,
                 owner=owner,
                 request=request,
             )

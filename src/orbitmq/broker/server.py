@@ -60,9 +60,12 @@ class BrokerServer:
                 on_tick_end=self._tick_end,
                 on_closed=self._closed,
                 tls=broker.config.tls,
+                idle_ms=broker.config.connection_idle_ms,
             )
             for _ in range(2)
         )
+        broker.every(broker.config.scan_interval_ms, self._hang_up_on_idle)
+        self._losses_to_tell = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
 
@@ -95,6 +98,10 @@ class BrokerServer:
         if broker.delivery.due_ms != self._timer_due_ms:
             self._run_later()
 
+    def _hang_up_on_idle(self) -> None:
+        for server in (self._server, self._fast_server):
+            server.sweep(self.broker.now_ms())
+
     def _run_later(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -104,3 +111,11 @@ class BrokerServer:
 
     def _closed(self, connection: Connection, _error: Exception | None) -> None:
         self._clients.disconnected(connection)
+        if not self._losses_to_tell:
+            self._losses_to_tell = True
+            self._loop.call_soon(self._tell_of_losses)
+
+    def _tell_of_losses(self) -> None:
+        """After all the connections that were lost at the same time."""
+        self._losses_to_tell = False
+        self._clients.tell_of_losses()

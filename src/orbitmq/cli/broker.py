@@ -121,6 +121,7 @@ def _tls(options: argparse.Namespace) -> ServerTls | None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the broker. Raises OrbitMQError when it cannot be as asked."""
+    from orbitmq import descriptors
     from orbitmq.broker.config import BrokerConfig
     from orbitmq.store.config import FlushMode, StoreConfig
 
@@ -146,6 +147,7 @@ def run(options: argparse.Namespace) -> None:
         broker_name=options.broker_name,
         cluster_name=options.cluster,
     )
+    descriptors.raise_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(config))
 

@@ -1,14 +1,13 @@
 """Subscriptions by tag: ``*`` for every message, or one or more tags as in ``TagA || TagB``.
 
 A consume queue holds the hash code of each message's tag, so the broker filters by
-:func:`tags_code_filter` without reading messages. Different tags may have the same hash code, so
+:func:`wanted_codes` without reading messages. Different tags may have the same hash code, so
 the client compares the tags themselves, by :func:`matches_tags`. Both as Java does it
 (``FilterAPI``, ``DefaultMessageFilter``, ``PullAPIWrapper``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from orbitmq.errors import ConfigError
@@ -34,14 +33,14 @@ def parse_tags(expression: str | None) -> frozenset[str] | None:
     return frozenset(filter(None, (tag.strip(_TRIMMED) for tag in expression.split("||"))))
 
 
-def tags_code_filter(subscription: SubscriptionData) -> Callable[[int], bool] | None:
-    """What decides by the tag code in a consume queue whether to send a message; None: send all.
+def wanted_codes(subscription: SubscriptionData) -> frozenset[int] | None:
+    """The tag codes of the messages in a consume queue that are to be sent; None: send all.
 
     A consumer that filters by class, a feature of RocketMQ 3, is sent all.
     """
     if subscription.sub_string == SUB_ALL or subscription.class_filter_mode:
         return None
-    return subscription.code_set.__contains__
+    return subscription.code_set
 
 
 def matches_tags(subscription: SubscriptionData, tags: str | None) -> bool:

@@ -18,7 +18,7 @@ from orbitmq.errors import BrokerError
 from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher, Handler
-from orbitmq.net.server import Server
+from orbitmq.net.server import IDLE_MS, Server
 from orbitmq.net.tls import ServerTls
 from orbitmq.wire.bodies import Body, DataVersion, TopicRouteData
 from orbitmq.wire.command import RemotingCommand, encode_response
@@ -51,7 +51,8 @@ _V4_9_4: Final = 401
 class NameServer:
     """A name server on a port of its own; ``routes`` is its state, a new one by default.
 
-    ``tls`` has it speak TLS too, or only. All methods belong to the running loop.
+    ``tls`` has it speak TLS too, or only. Connections end that are idle for ``idle_ms``. All
+    methods belong to the running loop.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class NameServer:
         routes: RouteTable | None = None,
         *,
         tls: ServerTls | None = None,
+        idle_ms: int = IDLE_MS,
     ) -> None:
         self.routes = routes or RouteTable()
         self._clock = clock
@@ -80,7 +82,12 @@ class NameServer:
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
         }
-        self._server = Server(Dispatcher(handlers).dispatch, on_closed=self._disconnected, tls=tls)
+        self._server = Server(
+            Dispatcher(handlers).dispatch,
+            on_closed=self._disconnected,
+            tls=tls,
+            idle_ms=idle_ms,
+        )
 
     @property
     def port(self) -> int:
@@ -102,11 +109,12 @@ class NameServer:
         """Forget the brokers that are silent too long, and hang up on them."""
         for connection in self.routes.expire(self._now_ms()):
             if isinstance(connection, Connection):
-                connection.close()
+                connection.abort()
 
     def _scan_later(self) -> None:
         def scan() -> None:
             self.expire_brokers()
+            self._server.sweep(self._now_ms())
             self._scan_later()
 
         self._scan = asyncio.get_running_loop().call_later(SCAN_INTERVAL_MS / 1000, scan)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -29,6 +30,10 @@ _SWEEP_SECONDS = 0.05
 _SWEEP_SECONDS_A_WAITER = 2e-5
 _SILENCE_MS = 1000
 _JOIN_BELOW = 64 * 1024
+_JOIN_PIECES = 1024
+_WRITE_SIZE = 256 * 1024
+"""How much of a long piece a transport is given at once: what a peer does not read at once is
+copied there."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -39,7 +44,8 @@ class Connection(asyncio.BufferedProtocol):
     after an orderly close).
 
     The ``serving`` side reads no more requests while the peer leaves its answers unread, which
-    bounds the memory a slow peer can take; if both did, they could wait for each other.
+    bounds the memory a slow peer can take; if both did, they could wait for each other. What the
+    transport does not want yet stays here as it is: slices of the commit log stay slices.
 
     On the other side ``hook`` is what each request gets besides its own fields, and ``on_go_away``
     learns that the peer answered GO_AWAY and wants to be asked over another connection. A peer
@@ -75,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._decoder = FrameDecoder(frame_limit)
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
-        self._out: list[bytes | memoryview] = []
+        self._out: deque[bytes | memoryview] = deque()
         self._flush_later = False  # in a tick, or a flush is scheduled
         self._opaque = 0
         self._waiters: dict[int, tuple[float, ResponseHandler, int, int]] = {}
@@ -84,6 +90,9 @@ class Connection(asyncio.BufferedProtocol):
         self._sweep: asyncio.TimerHandle | None = None
         self._close_error: Exception | None = None
         self._congested = False  # the transport holds more than it wants to
+        self._unsent = 0  # bytes it held when it was last looked at
+        self._active = True  # something was read or written since then
+        self._idle_since_ms = 0
         self._when_writable: list[Callable[[], None]] = []
 
     # What the owner calls
@@ -183,15 +192,34 @@ class Connection(asyncio.BufferedProtocol):
             self._sweep = self._loop.call_later(_SWEEP_SECONDS, self._expire_waiters)
 
     def close(self, error: Exception | None = None) -> None:
-        """Close once what is queued has been written; ``error`` reaches ``on_closed``."""
+        """Close once what is queued has been written; ``error`` reaches ``on_closed``.
+
+        A peer that does not read keeps it open: see :meth:`idle_ms`, and :meth:`abort`.
+        """
         if not self.closed:
             self._flush()
+            unsent, self._out = self._out, deque()
             self._end(error)
-            self._transport.close()
+            self._out = unsent
+            if not unsent:
+                self._transport.close()
 
     def abort(self) -> None:
         """Close at once; what the peer has not read yet is lost."""
         self._abort(None)
+
+    def idle_ms(self, now_ms: int) -> int:
+        """How long the peer has neither sent anything nor taken what it was sent.
+
+        To be called now and then, since it counts from the call that finds this out: a time too
+        short by the pause between two calls. An idle connection gives its receive buffer back.
+        """
+        if self._active or self._drains():
+            self._active = False
+            self._idle_since_ms = now_ms
+            return 0
+        self._decoder.shrink()
+        return now_ms - self._idle_since_ms
 
     # What asyncio calls
 
@@ -210,6 +238,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Handle one tick: every command that this read completed."""
         scheduled, self._flush_later = self._flush_later, True
+        self._active = True
         if self._waiters:
             self._heard_at = self._loop.time()
         try:
@@ -236,15 +265,23 @@ class Connection(asyncio.BufferedProtocol):
         """Close when the peer has; asyncio does so for a false return value."""
 
     def pause_writing(self) -> None:
-        """Read no more requests while the peer leaves its answers unread."""
+        """Write no more, and read no more requests, while the peer leaves its answers unread."""
         self._congested = True
+        self._unsent = self._transport.get_write_buffer_size()
         if self._serving:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Read on."""
-        self._decongest()
-        if self._serving and not self.closed:
+        """Write what waits, then read on, or close where that was asked for."""
+        self._congested = False
+        self._flush()
+        if self._congested:
+            return
+        if self.closed:
+            self._transport.close()
+            return
+        self._tell_writable()
+        if self._serving:
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -258,20 +295,21 @@ class Connection(asyncio.BufferedProtocol):
     # Inner workings
 
     def _flush(self) -> None:
+        """Write what is queued, as far as the transport wants it."""
         self._flush_later = False
-        pieces = self._out
-        if not pieces or self.closed:
+        out = self._out
+        if not out or self._congested:
             return
-        self._out = []
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
-        elif sum(map(len, pieces)) < _JOIN_BELOW:
-            self._transport.write(b"".join(pieces))
+        self._active = True
+        if len(out) == 1 and len(out[0]) < _JOIN_BELOW:
+            self._transport.write(out.popleft())
+        elif len(out) < _JOIN_PIECES and sum(map(len, out)) < _JOIN_BELOW:
+            joined = b"".join(out)
+            out.clear()
+            self._transport.write(joined)
         else:
-            # The last by itself: writelines of Python 3.12.0 to 3.13.1 never calls pause_writing.
-            last = pieces.pop()
-            self._transport.writelines(pieces)
-            self._transport.write(last)
+            while out and not self._congested:
+                self._transport.write(_next_write(out))
 
     def _complete(self, response: RemotingCommand) -> None:
         if response.code == GO_AWAY and self._on_go_away:
@@ -305,8 +343,14 @@ class Connection(asyncio.BufferedProtocol):
         elif self._retired and not self._waiters:
             self.close()
 
-    def _decongest(self) -> None:
-        self._congested = False
+    def _drains(self) -> bool:
+        """Whether the peer has read any of what waits for it, since the last look."""
+        if not self._congested:
+            return False
+        before, self._unsent = self._unsent, self._transport.get_write_buffer_size()
+        return self._unsent < before
+
+    def _tell_writable(self) -> None:
         waiting, self._when_writable = self._when_writable, []
         for on_writable in waiting:
             on_writable()
@@ -329,7 +373,22 @@ class Connection(asyncio.BufferedProtocol):
         for _, on_done, _, _ in waiters.values():
             reason = f": {error}" if error else ""
             on_done(ConnectionLostError(f"connection to {self.peer} was lost{reason}", self.peer))
-        self._decongest()
+        self._tell_writable()
+
+
+def _next_write(out: deque[bytes | memoryview]) -> bytes | memoryview:
+    """Take from the front of ``out`` what is to be written at once: short pieces are joined."""
+    first = out.popleft()
+    size = len(first)
+    if size > _WRITE_SIZE:
+        view = memoryview(first)
+        out.appendleft(view[_WRITE_SIZE:])
+        return view[:_WRITE_SIZE]
+    pieces = [first]
+    while out and size + len(out[0]) < _JOIN_BELOW:
+        size += len(out[0])
+        pieces.append(out.popleft())
+    return b"".join(pieces) if len(pieces) > 1 else first
 
 
 def _peer_of(address: Any) -> tuple[str, bytes]:

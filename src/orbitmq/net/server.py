@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -11,11 +12,15 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from orbitmq.errors import ConfigError
-from orbitmq.net.acceptor import TlsAcceptor
+from orbitmq.net.acceptor import Acceptor
 from orbitmq.net.connection import Connection, RequestHandler
 from orbitmq.net.tls import ServerTls, TlsMode
 from orbitmq.wire.frames import FRAME_LIMIT
 
+log = logging.getLogger("orbitmq.net")
+
+IDLE_MS: Final = 120_000
+"""How long a connection may be idle (NettyServerConfig.serverChannelMaxIdleTimeSeconds)."""
 _BACKLOG = 1024
 _GRACE_SECONDS = 1.0
 
@@ -25,7 +30,7 @@ class Server:
 
     ``on_tick_end`` runs after the commands of each read; ``on_connected`` and ``on_closed`` follow
     each connection's life. ``connections`` holds the open ones. ``tls`` has it speak TLS too, or
-    only.
+    only. :meth:`sweep`, called now and then, ends those that are idle for ``idle_ms``.
     """
 
     def __init__(
@@ -37,6 +42,7 @@ class Server:
         on_closed: Callable[[Connection, Exception | None], None] | None = None,
         frame_limit: int = FRAME_LIMIT,
         tls: ServerTls | None = None,
+        idle_ms: int = IDLE_MS,
     ) -> None:
         self.connections: set[Connection] = set()
         self.host = ""
@@ -47,8 +53,8 @@ class Server:
         self._on_closed = on_closed
         self._frame_limit = frame_limit
         self._tls = None if tls is None or tls.mode is TlsMode.DISABLED else tls
-        self._acceptor: TlsAcceptor | None = None
-        self._server: asyncio.Server | None = None
+        self._idle_ms = idle_ms
+        self._acceptor: Acceptor | None = None
         self._deserted = asyncio.Event()
         self._deserted.set()
 
@@ -66,14 +72,24 @@ class Server:
 
     async def serve(self, listener: socket.socket) -> None:
         """As :meth:`start`, on a socket from :func:`listen`, which this server closes."""
-        if self._tls is not None:
-            self._acceptor = TlsAcceptor(listener, self._new_connection, self._tls)
-        else:
-            loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(
-                self._new_connection, sock=listener, backlog=_BACKLOG
-            )
+        self._acceptor = Acceptor(listener, self._new_connection, self._tls)
         self.host, self.port = listener.getsockname()[:2]
+
+    def sweep(self, now_ms: int) -> None:
+        """Hang up on idle connections: on those, too, that leave their answers unread.
+
+        As Java's IdleStateHandler, which takes no notice of pulls that are held.
+        """
+        for connection in list(self.connections):
+            idle_ms = connection.idle_ms(now_ms)
+            if idle_ms >= self._idle_ms:
+                log.info(
+                    "%s neither sent nor read anything for %d ms: hanging up",
+                    connection.peer, idle_ms,
+                )  # fmt: skip
+                connection.abort()
+        if self._acceptor is not None:
+            self._acceptor.sweep(now_ms, self._idle_ms)
 
     async def close(self) -> None:
         """Stop listening and close every connection once what was sent to it is written.
@@ -83,8 +99,6 @@ class Server:
         if self._acceptor is not None:
             await self._acceptor.close()
             self._acceptor = None
-        if self._server is not None:
-            self._server.close()
         for connection in list(self.connections):
             connection.close()
         try:
@@ -93,9 +107,6 @@ class Server:
             for connection in list(self.connections):
                 connection.abort()
             await self._deserted.wait()
-        if self._server is not None:
-            await self._server.wait_closed()
-            self._server = None
 
     def _new_connection(self) -> Connection:
         return Connection(

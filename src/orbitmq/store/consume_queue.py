@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from orbitmq.store.file_ops import FileOps, write_fully
+from orbitmq.store.open_files import OpenFiles
 from orbitmq.store.segment import create_file, list_segments, segment_name, write_again, zero_range
 
 logger = logging.getLogger("orbitmq.store")
@@ -50,13 +51,21 @@ class _Tail(NamedTuple):
 class ConsumeQueue:
     """One queue. ``lock`` guards the tail between the thread that adds and the one that flushes.
 
+    Files are read through ``open_files``, on the thread that adds.
     ``max_offset`` is the queue offset after the last entry, ``next_offset`` the one after the
     last staged message, ``min_offset`` that of the first message still in the commit log.
     Removed queues keep taking entries, for messages already staged, but write no files.
     """
 
     def __init__(
-        self, ops: FileOps, directory: Path, topic: str, queue_id: int, file_units: int, lock: Lock
+        self,
+        ops: FileOps,
+        directory: Path,
+        topic: str,
+        queue_id: int,
+        file_units: int,
+        lock: Lock,
+        open_files: OpenFiles,
     ) -> None:
         self.topic: Final = topic
         self.queue_id: Final = queue_id
@@ -69,6 +78,7 @@ class ConsumeQueue:
         self._file_units = file_units
         self._file_size = file_units * UNIT_SIZE
         self._lock = lock
+        self._open_files = open_files
         self._tail = _Tail(0, bytearray())
         kind, setting = "consume-queue file", "consume_queue_units"
         self._files = {
@@ -76,9 +86,7 @@ class ConsumeQueue:
             for base in list_segments(directory, self._file_size, kind, setting)
         }
         self._unsynced: set[Path] = set()
-        self._doubtful: set[Path] = (
-            set()
-        )  # files of which a sync failed: their pages only look clean
+        self._doubtful: set[Path] = set()  # a sync of these failed: their pages only look clean
         self._written: set[int] = set()  # files whose names are on the disk, or will be by sync()
 
     # Adding: the caller holds the lock, unless it is recovery.
@@ -124,11 +132,12 @@ class ConsumeQueue:
         path = self._files.get(offset - place)
         if path is None:
             return b""
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            return os.pread(fd, count * UNIT_SIZE, place * UNIT_SIZE)
-        finally:
-            os.close(fd)
+        return self._open_files.read(path, count * UNIT_SIZE, place * UNIT_SIZE)
+
+    def close_files(self) -> None:
+        """Read no more from the files there are: they are about to go."""
+        for path in self._files.values():
+            self._open_files.close(path)
 
     # Flushing: on the background thread.
 
@@ -214,6 +223,7 @@ class ConsumeQueue:
                 self._files[base] = path
                 self.max_offset = base + count
                 break
+            self._open_files.close(path)
             self._ops.unlink(path)
             self._unsynced.add(self.directory)
         self._tail = _Tail(self.max_offset, bytearray())
@@ -276,6 +286,7 @@ class ConsumeQueue:
 
     def delete_files(self) -> None:
         """Remove the queue's files. Raises OSError."""
+        self.close_files()
         while self._files:
             _, path = self._files.popitem()
             self._ops.unlink(path)

@@ -155,6 +155,7 @@ class MessageStore:
         except OSError as error:
             raise store_error(error, self.directory, "close the store") from error
         finally:
+            self._table.close()
             self._log.close()
             self._directory.release()
 
@@ -410,6 +411,7 @@ def _recovered(place: StoreDirectory, config: StoreConfig, ops: FileOps, undo: E
     log = CommitLog(ops, place.commit_log, config.mapped_file_size)
     undo.callback(log.close)
     table = QueueTable(ops, place.consume_queue, config.consume_queue_units)
+    undo.callback(table.close)
     checkpoint = Checkpoint(ops, place.checkpoint)
     place.mark_in_use(ops)
     try:

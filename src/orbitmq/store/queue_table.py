@@ -7,9 +7,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from orbitmq import descriptors
 from orbitmq.errors import CorruptStoreError, IllegalNameError
 from orbitmq.store.consume_queue import ConsumeQueue
 from orbitmq.store.file_ops import FileOps
+from orbitmq.store.open_files import OpenFiles
 
 _MAX_NAME_BYTES: Final = 255
 
@@ -30,6 +32,7 @@ class QueueTable:
         self._file_units = file_units
         self._files_lock = Lock()
         self.damaged: Final[list[tuple[Path, CorruptStoreError]]] = []
+        self._open_files = OpenFiles(descriptors.queue_files())
         for topic in _directories(directory):
             for queue in _directories(topic):
                 if queue.name.isascii() and queue.name.isdigit():
@@ -51,7 +54,15 @@ class QueueTable:
         if queue is None:
             _check_name(topic, queue_id)
             directory = self._directory / topic / str(queue_id)
-            queue = ConsumeQueue(self._ops, directory, topic, queue_id, self._file_units, self.lock)
+            queue = ConsumeQueue(
+                self._ops,
+                directory,
+                topic,
+                queue_id,
+                self._file_units,
+                self.lock,
+                self._open_files,
+            )
             self.queues[topic, queue_id] = queue
         return queue
 
@@ -96,11 +107,16 @@ class QueueTable:
         with self._files_lock:
             for queue in removed:
                 queue.removed = True
+                queue.close_files()
                 del self.queues[topic, queue.queue_id]
             directory = self._directory / topic
             if removed and directory.exists():
                 shutil.rmtree(directory)
         return bool(removed)
+
+    def close(self) -> None:
+        """Give the files back."""
+        self._open_files.close_all()
 
     # Recovery: alone, before the threads start.
 

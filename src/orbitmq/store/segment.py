@@ -169,9 +169,19 @@ class Segment:
     def view(self) -> memoryview:
         """The whole file, read-only; what is written appears in it."""
         if self._view is None:
-            self._map = mmap.mmap(self.fd, self.end - self.base, prot=mmap.PROT_READ)
+            self._map = self._mapped()
             self._view = memoryview(self._map)
         return self._view
+
+    def _mapped(self) -> mmap.mmap:
+        """The file's mapping, which keeps a descriptor of its own: a second is for writing only."""
+        if self._fd >= 0:
+            return mmap.mmap(self._fd, self.end - self.base, prot=mmap.PROT_READ)
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            return mmap.mmap(fd, self.end - self.base, prot=mmap.PROT_READ)
+        finally:
+            os.close(fd)
 
     def read(self, offset: int, length: int) -> bytes:
         """Up to ``length`` bytes from ``offset`` of the log, without touching the mapping."""

@@ -2,9 +2,10 @@
 
 Contract: the receiver asks :meth:`FrameDecoder.get_buffer` where to put bytes, says with
 :meth:`FrameDecoder.received` how many came, and gets every command that is now complete, in order.
-A frame that fits the reused receive buffer is copied out of it once; a larger one is received
-straight into a buffer of its own. No more than one frame of ``limit`` bytes is ever held. A
-FrameError is final: the stream has lost its frame boundaries and must be closed.
+A frame that fits the reused receive buffer is copied out of it once, as is a larger one piece by
+piece. Buffers grow with what has arrived, never with what a length announces, and no more than one
+frame of ``limit`` bytes is ever held. A FrameError is final: the stream has lost its frame
+boundaries and must be closed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ FRAME_LIMIT: Final = 16 * 1024 * 1024
 RECEIVE_BUFFER: Final = 256 * 1024
 FIRST_BUFFER: Final = 8 * 1024
 """The receive buffer of a connection that has not received much at a time yet."""
+_GROWTH = 4
+"""How many times larger a buffer gets that is full."""
 _SHORTEST = 8
 _LENGTHS = struct.Struct(">II")
 """What a frame begins with: its length, then serialize type << 24 + header length."""
@@ -30,11 +33,14 @@ class FrameDecoder:
     """Turns a stream of bytes into RemotingCommands.
 
     ``limit`` is the largest frame in bytes, its four length bytes included. The reused receive
-    buffer has ``first_size`` bytes, and grows up to ``buffer_size`` when it is filled: most of
-    many connections are idle.
+    buffer has ``first_size`` bytes, grows up to ``buffer_size`` when it is filled, and shrinks
+    when told that the connection is at rest: most of many connections are idle.
     """
 
-    __slots__ = ("_buffer", "_end", "_frame", "_largest", "_limit", "_size", "_start", "_view")
+    __slots__ = (
+        "_buffer", "_end", "_first", "_frame", "_largest", "_length", "_limit", "_size", "_start",
+        "_view",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -44,17 +50,16 @@ class FrameDecoder:
     ) -> None:
         self._limit = limit
         self._largest = buffer_size
-        self._size = min(first_size, buffer_size)
+        self._first = self._size = min(first_size, buffer_size)
         self._buffer = bytearray(self._size)
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
-        self._frame: memoryview | None = None  # a frame larger than the buffer, being received
+        self._frame: bytearray | None = None  # what has come of a frame larger than the buffer
+        self._length = 0  # of that frame
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        if self._frame is not None:
-            return self._frame[self._end :]
         return self._view[self._end :]
 
     def received(self, count: int) -> Iterator[RemotingCommand]:
@@ -63,15 +68,16 @@ class FrameDecoder:
         Raises FrameError for an impossible length, HeaderError for a header that cannot be read.
         """
         self._end += count
-        if self._frame is not None:
-            if self._end == len(self._frame):
-                frame, self._frame = self._frame, None
-                self._start = self._end = 0
-                yield _decode_whole(frame.toreadonly())
-            return
         view, limit = self._view, self._limit
         start, end = self._start, self._end
         try:
+            frame = self._frame
+            if frame is not None:
+                start += min(self._length - len(frame), end)
+                frame += view[:start]
+                if len(frame) == self._length:
+                    self._frame = None
+                    yield _decode_whole(memoryview(frame).toreadonly())
             while end - start >= _SHORTEST:
                 size, mark = _LENGTHS.unpack_from(view, start)
                 if not _SHORTEST <= size + 4 <= limit:
@@ -102,35 +108,40 @@ class FrameDecoder:
     @property
     def pending(self) -> int:
         """Bytes held of a frame that is not complete yet."""
-        return self._end - self._start
+        return self._end - self._start + len(self._frame or b"")
+
+    def shrink(self) -> None:
+        """Give back what the buffer has grown to, unless it holds part of a frame."""
+        if self._size > self._first and not self.pending:
+            self._set_buffer(self._first)
 
     def _make_room(self) -> None:
         start, end = self._start, self._end
         if start == end:
             if end == self._size < self._largest:
-                self._grow(0)
+                self._grow()
             self._start = self._end = 0
             return
         pending = end - start
         length = 4 + _LENGTHS.unpack_from(self._view, start)[0] if pending >= _SHORTEST else 0
-        if self._size < self._largest and (end == self._size or length > self._size):
-            self._grow(length)
-        elif length <= self._size and start and end > self._size // 2:
+        if length > self._largest:
+            self._frame, self._length = bytearray(self._view[start:end]), length
+            self._start = self._end = 0
+        elif end == self._size < self._largest:
+            self._grow()
+        elif start and (length > self._size or end > self._size // 2):
             self._buffer[:pending] = self._buffer[start:end]
             self._start, self._end = 0, pending
-        if length > self._size:
-            frame = memoryview(bytearray(length))
-            frame[:pending] = self._view[self._start : self._end]
-            self._frame = frame
-            self._start, self._end = 0, pending
 
-    def _grow(self, length: int) -> None:
-        """A larger buffer, for a frame of ``length`` bytes if it may be as large."""
-        self._size = min(max(4 * self._size, length), self._largest)
-        buffer = bytearray(self._size)
+    def _grow(self) -> None:
+        """A larger buffer with what is pending in front."""
+        self._set_buffer(min(_GROWTH * self._size, self._largest))
+
+    def _set_buffer(self, size: int) -> None:
         pending = self._end - self._start
+        buffer = bytearray(size)
         buffer[:pending] = self._view[self._start : self._end]
-        self._buffer, self._view = buffer, memoryview(buffer)
+        self._buffer, self._view, self._size = buffer, memoryview(buffer), size
         self._start, self._end = 0, pending
 
 

@@ -24,7 +24,7 @@ from orbitmq.wire.bodies import (
     MessageQueues,
     UnlockBatchRequestBody,
 )
-from orbitmq.wire.command import RemotingCommand, encode_response
+from orbitmq.wire.command import RemotingCommand, encode_request, encode_response
 from orbitmq.wire.headers import ConsumerGroupRequestHeader, UnregisterClientRequestHeader
 
 log = logging.getLogger("orbitmq.broker")
@@ -40,6 +40,7 @@ class ClientHandlers:
         self._broker = broker
         self._consumers = broker.consumers
         self._producers = broker.producers
+        self._bereaved: set[str] = set()  # groups that lost members, who are not told yet
         self._fingerprints: dict[str, int] = {}  # of the last heartbeat, by consumer group
 
     def table(self) -> dict[int, Handler]:
@@ -54,20 +55,30 @@ class ClientHandlers:
         }
 
     def disconnected(self, connection: Connection) -> None:
-        """Forget a client whose connection has ended."""
+        """Forget a client whose connection has ended; :meth:`tell_of_losses` is due then."""
         self._producers.disconnect(connection)
-        for group in self._consumers.disconnect(connection):
-            self._tell_members(group)  # also those of a group that is to be spared notices
+        self._bereaved.update(self._consumers.disconnect(connection))
         self._broker.pulling.held.drop(connection)
 
+    def tell_of_losses(self) -> None:
+        """Tell the members of each group once of all that were lost since the last time."""
+        bereaved, self._bereaved = self._bereaved, set()
+        for group in bereaved:
+            self._tell_members(group)  # also those of a group that is to be spared notices
+
     def drop_silent(self) -> None:
-        """Hang up on clients whose heartbeats have stopped."""
+        """Forget clients whose heartbeats have stopped, and hang up on them.
+
+        At once: a client that does not read either would hold up an orderly end for ever.
+        """
         now_ms, timeout_ms = self._broker.now_ms(), self._broker.config.client_timeout_ms
         for table in (self._consumers, self._producers):
             for connection in table.silent(now_ms, timeout_ms):
                 silent = cast("Connection", connection)
                 log.warning("%s sent no heartbeat for %d ms: hanging up", silent.peer, timeout_ms)
-                silent.close()
+                self.disconnected(silent)
+                silent.abort()
+        self.tell_of_losses()
 
     def _heartbeat(self, command: RemotingCommand, connection: Connection) -> bytes:
         data = HeartbeatData.decode(command.body)
@@ -139,8 +150,9 @@ class ClientHandlers:
         if group is None:
             return
         header = ConsumerGroupRequestHeader(consumer_group=name)
+        notice = encode_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 0, header, oneway=True)
         for member in group.members:
-            cast("Connection", member).oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+            cast("Connection", member).send(notice)
 
     def _check_config(self, command: RemotingCommand, _connection: Connection) -> bytes:
         body = CheckClientRequestBody.decode(command.body)
