@@ -23,7 +23,7 @@ from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
-from orbitmq.broker.schedule import Delivery
+from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.timetable import Timetable
 from orbitmq.broker.topics import TopicTable
@@ -103,6 +103,7 @@ class Broker:
         timetable.every(config.offset_save_interval_ms, self.saved.save_topics_and_groups)
         timetable.every(config.delay_offset_save_interval_ms, self.saved.save_delays)
         timetable.every(config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms()))
+        timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
         return timetable
 
     def every(self, interval_ms: int, action: Callable[[], object]) -> None:
@@ -166,6 +167,11 @@ class Broker:
             self._held.message_arrived(topic, queue_id, next_offset, tags_code, properties)
         if topic == SCHEDULE_TOPIC:
             self.delivery.message_arrived(tags_code)  # there it is the time the message is due
+
+    def _look_for_due(self) -> None:
+        """Deliver what is due, even where ``due_ms`` was told by a clock that was set since."""
+        if self.delivery.due_ms is not None:
+            self._deliver(self.clock.now_ms())
 
     def _deliver(self, now_ms: int) -> None:
         try:
