@@ -108,15 +108,15 @@ def test_offsets_topics_and_groups_survive_a_restart_in_apaches_form(tmp_path: P
             client = await node.connect()
             await client.send("T", default_topic_queue_nums=2)
             await client.heartbeat("g", "T")
-            assert b'"topicName":"T"' in (tmp_path / "config" / "topics.json").read_bytes()
-            groups = (tmp_path / "config" / "subscriptionGroup.json").read_bytes()
-            assert b'"groupName":"g"' in groups
             await update(client, 1)
             file = tmp_path / "config" / "consumerOffset.json"
             assert not file.exists()
             node.advance(5_000)
-            await until(file.exists, "the saved offsets")
+            await until(lambda: not node.broker.saved.saving, "the saved tables")
             assert b'"offsetTable":{"T@g":{0:1}}' in file.read_bytes()
+            assert b'"topicName":"T"' in (tmp_path / "config" / "topics.json").read_bytes()
+            groups = (tmp_path / "config" / "subscriptionGroup.json").read_bytes()
+            assert b'"groupName":"g"' in groups
             await update(client, 7)
         async with running(tmp_path) as node:
             client = await node.connect()

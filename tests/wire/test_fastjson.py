@@ -216,7 +216,9 @@ class _Plain(msgspec.Struct, rename="camel"):
     flag: bool = True
 
 
-_texts = st.text() | st.sampled_from(['":null', 'x":null,', '\\":null', ',"b":null}', ":null,", ":null"])
+_texts = st.text() | st.sampled_from(
+    ['":null', 'x":null,', '\\":null', ',"b":null}', ":null,", ":null"]
+)
 _optional = st.none() | _texts
 _inners = st.builds(_Inner, of_inner=_optional, b=st.none() | st.integers(-(1 << 63), 1 << 63))
 

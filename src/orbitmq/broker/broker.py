@@ -29,6 +29,7 @@ from orbitmq.broker.timetable import Timetable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.names import SCHEDULE_TOPIC
+from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.store.message_store import MessageStore
@@ -87,7 +88,13 @@ class Broker:
             )
             self.delivery = Delivery(self.store, delays, self.write)
             self.saved = SavedTables(
-                directory, self.topics, self.groups, self.offsets, self.delivery, clock.now_ms
+                directory,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.delivery,
+                clock,
+                sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
             self.saved.load()
             undo.pop_all()

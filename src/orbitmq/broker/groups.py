@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.table import ConfigTable, TableChange
 from orbitmq.errors import IllegalNameError
 from orbitmq.names import check_group
-from orbitmq.wire.bodies import DataVersion, SubscriptionGroupConfig
+from orbitmq.wire.bodies import SubscriptionGroupConfig
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -25,20 +26,20 @@ _BUILT_IN: Final = (
 )
 
 
-class GroupTable:
-    """All consumer groups. ``changed`` says that the table differs from what was last saved."""
+class GroupChange(TableChange, frozen=True):
+    """A group that was made, changed or deleted."""
+
+    value: SubscriptionGroupConfig | None = None
+
+
+class GroupTable(ConfigTable[SubscriptionGroupConfig]):
+    """All consumer groups, ``groups`` by name."""
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
-        self.version = DataVersion(timestamp=now_ms())
-        self.changed = False
-        self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
+        built_in = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
+        super().__init__(built_in, now_ms, GroupChange)
+        self.groups = self.entries
         self._auto_create = config.auto_create_groups
-        self._now_ms = now_ms
-
-    def load(self, groups: dict[str, SubscriptionGroupConfig], version: DataVersion) -> None:
-        """Take in what was saved; it goes before what is built in."""
-        self.groups.update(groups)
-        self.version = version
 
     def __contains__(self, group: str) -> bool:
         return group in self.groups
@@ -66,16 +67,11 @@ class GroupTable:
 
     def delete(self, group: str) -> None:
         """Forget a group; nothing if there is none."""
-        if self.groups.pop(group, None) is not None:
+        if group in self.groups:
+            self._drop(group)
             log.info("consumer group %s is deleted", group)
-            self._touch()
 
     def _put(self, group: SubscriptionGroupConfig) -> None:
         if group != self.groups.get(group.group_name):
             log.info("consumer group %s is made or changed", group.group_name)
-            self.groups[group.group_name] = group
-            self._touch()
-
-    def _touch(self) -> None:
-        self.version = self.version.next(self._now_ms())
-        self.changed = True
+            self._set(group.group_name, group)

@@ -57,9 +57,10 @@ def decode(data: bytes, object_key: Callable[[dict[Any, Any]], Hashable] = freez
 def encode(value: Any, *, standard: bool = False) -> bytes:
     """Write a value as fastjson does: null members left out, a Struct's names in sorted order.
 
-    Takes None, bool, int, float, str, lists, tuples, sets (written sorted), mappings (from string
-    to string within a Struct: sorted), msgspec Structs, and named tuples, which become objects with camel-cased names. ``standard`` quotes
-    integer keys, for readers that know only JSON.
+    Takes None, bool, int, float, str, lists, tuples, sets (written sorted), mappings (within a
+    Struct sorted, from text to text), msgspec Structs, and named tuples, which become objects with
+    camel-cased names. ``standard`` quotes integer keys, for readers that know only
+    JSON.
 
     Raises:
         BodyError: text that is not Unicode (an unpaired surrogate).
