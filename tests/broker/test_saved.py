@@ -29,6 +29,7 @@ from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.bodies import TopicConfig, TopicConfigSerializeWrapper
 from orbitmq.wire.ids import host_bytes
 from tests.broker.remote import SMALL_STORE, connect, running
+from tests.store.support import draft
 from tests.waiting import until
 
 HOST = host_bytes("127.0.0.1", 10911)
@@ -208,6 +209,26 @@ def test_changes_are_not_made_to_a_table_that_another_broker_has_saved_since(
         assert "1 changes in topics.json.journal are left out" in caplog.text
         again.close()
         assert not [name for name in config_files(copy) if "journal" in name]
+    broker.close()
+
+
+def test_a_topic_deleted_just_before_a_kill_leaves_no_messages(tmp_path: Path) -> None:
+    broker = open_broker(tmp_path)
+    for topic in ("gone", "kept"):
+        broker.topics.put(TopicConfig(topic))
+        broker.store.append(draft(b"old", topic))
+    broker.write()
+    broker.close()
+    broker = open_broker(tmp_path)
+    broker.topics.delete("gone")
+    broker.saved.save_changes()
+    broker.store.close()  # the queues' files were to be removed
+    broker = open_broker(tmp_path)
+    assert broker.store.topics() == {"kept": [0]}
+    broker.topics.put(TopicConfig("gone"))
+    broker.close()
+    broker = open_broker(tmp_path)
+    assert broker.store.topics() == {"kept": [0]}
     broker.close()
 
 

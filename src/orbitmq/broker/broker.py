@@ -97,6 +97,8 @@ class Broker:
                 sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
             self.saved.load()
+            for topic in self.saved.deleted_topics:  # its queues may be there still
+                self.store.delete_topic(topic)
             undo.pop_all()
         self._timetable = self._make_timetable()
         self._held = self.pulling.held

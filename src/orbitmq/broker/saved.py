@@ -58,6 +58,7 @@ class SavedTables:
     """Loads and saves the tables of one broker; ``directory`` is the store's.
 
     With ``sync`` a change of topics or groups is on the disk before it is answered for.
+    ``deleted_topics`` are those which a broker that was killed had deleted shortly before.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class SavedTables:
         *,
         sync: bool,
     ) -> None:
+        self.deleted_topics: set[str] = set()
         config = directory / "config"
         now_ms = clock.now_ms
         self._topics_table = topics
@@ -120,7 +122,8 @@ class SavedTables:
         topics = _load(self._topics.file, TopicConfigSerializeWrapper)
         if topics is not None:
             self._topics_table.load(topics.topic_config_table, topics.data_version)
-        self._topics.replay(TopicChange, has_file=topics is not None)
+        changes = self._topics.replay(TopicChange, has_file=topics is not None)
+        self.deleted_topics = {change.name for change in changes} - self._topics_table.topics.keys()
         groups = _load(self._groups.file, SubscriptionGroupWrapper)
         if groups is not None:
             self._groups_table.load(groups.subscription_group_table, groups.data_version)
@@ -258,26 +261,27 @@ class _JournaledFile(_SavedFile):
         self._changes = table
         self._tried = 0
 
-    def replay(self, form: type[TableChange], *, has_file: bool) -> None:
-        """Make the changes again that a broker which was killed had written down.
+    def replay(self, form: type[TableChange], *, has_file: bool) -> list[TableChange]:
+        """Make the changes again that a broker which was killed had written down; returns them.
 
         Those the file has already, and those of another state of it, are left out.
         """
         entries = self._journal.read()
         if entries is None:
-            return
+            return []
         table = self._changes
         table.changed = True
         changes = [_decoded(form, entry, self._journal.path) for entry in entries]
         if changes and not has_file:
             table.version = changes[0].before
-        made = sum(map(table.replay, changes))
-        log.info("%d changes to %s were not saved yet", made, self.file.path.name)
+        made = [change for change in changes if table.replay(change)]
+        log.info("%d changes to %s were not saved yet", len(made), self.file.path.name)
         if changes and changes[-1].after != table.version:
             log.warning(
                 "%d changes in %s are left out: %s has been saved by another broker since",
-                len(changes) - made, self._journal.path.name, self.file.path.name,
+                len(changes) - len(made), self._journal.path.name, self.file.path.name,
             )  # fmt: skip
+        return made
 
     def write_down(self, *, again: bool = False) -> None:
         """Put what has changed into the journal.

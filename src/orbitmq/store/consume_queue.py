@@ -52,11 +52,20 @@ class ConsumeQueue:
 
     ``max_offset`` is the queue offset after the last entry, ``next_offset`` the one after the
     last staged message, ``min_offset`` that of the first message still in the commit log.
-    Removed queues keep taking entries, for messages already staged, but write no files.
+    Removed queues keep taking entries, for messages already staged, but write no files. One that
+    ``begins_anew`` leaves alone what is in its directory, which is about to be removed.
     """
 
     def __init__(
-        self, ops: FileOps, directory: Path, topic: str, queue_id: int, file_units: int, lock: Lock
+        self,
+        ops: FileOps,
+        directory: Path,
+        topic: str,
+        queue_id: int,
+        file_units: int,
+        lock: Lock,
+        *,
+        begins_anew: bool = False,
     ) -> None:
         self.topic: Final = topic
         self.queue_id: Final = queue_id
@@ -71,10 +80,8 @@ class ConsumeQueue:
         self._lock = lock
         self._tail = _Tail(0, bytearray())
         setting = "consume_queue_units"
-        self._files = {
-            base // UNIT_SIZE: directory / segment_name(base)
-            for base in list_segments(directory, self._file_size, setting)
-        }
+        bases = [] if begins_anew else list_segments(directory, self._file_size, setting)
+        self._files = {base // UNIT_SIZE: directory / segment_name(base) for base in bases}
         self._unsynced: set[Path] = set()
         self._written: set[int] = set()  # files whose names are on the disk, or will be by sync()
 
