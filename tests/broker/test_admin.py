@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -10,6 +11,7 @@ from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import (
+    Body,
     ClusterInfo,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
@@ -212,5 +214,32 @@ def test_garbage_ends_its_connection_only() -> None:
             writer.close()
             await writer.wait_closed()
         assert (await client.send("T")).code == codes.SUCCESS
+
+    with_broker(scenario)
+
+
+def test_a_big_table_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    encode = Body.encode
+
+    def noted(body: Body, *, standard: bool = False) -> bytes:
+        threads.append(threading.current_thread().name)
+        return encode(body, standard=standard)
+
+    async def scenario(node: Running, client: Client) -> None:
+        for number in range(1_000):
+            node.broker.topics.put(TopicConfig(f"T{number}"))
+            node.broker.groups.put(SubscriptionGroupConfig(f"G{number}"))
+        node.broker.saved.save_changes()
+        monkeypatch.setattr(Body, "encode", noted)
+        topics = await client.call(RequestCode.GET_ALL_TOPIC_CONFIG)
+        table = TopicConfigSerializeWrapper.decode(topics.body)
+        assert table.topic_config_table == node.broker.topics.topics
+        groups = await client.call(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        settings = SubscriptionGroupWrapper.decode(groups.body).subscription_group_table
+        assert settings == node.broker.groups.groups
+        assert len(threads) == 2
+        assert threading.current_thread().name not in threads
+        monkeypatch.undo()
 
     with_broker(scenario)

@@ -6,7 +6,9 @@ AdminBrokerProcessor.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from asyncio import Future
 from typing import Final
 
 from orbitmq import codes
@@ -16,7 +18,7 @@ from orbitmq.errors import BrokerError
 from orbitmq.message import MessageQueue
 from orbitmq.names import SCHEDULE_TOPIC, check_group, check_topic
 from orbitmq.net.connection import Connection
-from orbitmq.net.dispatcher import Handler
+from orbitmq.net.dispatcher import Answer, Handler, refusal
 from orbitmq.wire.admin_bodies import SubscriptionGroupList
 from orbitmq.wire.bodies import (
     Body,
@@ -38,6 +40,8 @@ from orbitmq.wire.registration import KVTable
 
 log = logging.getLogger("orbitmq.broker")
 
+_BIG_TABLE: Final = 1_000
+"""From how many entries on a table takes a millisecond or more to be encoded."""
 _MAX_QUEUES: Final = 65_536
 
 
@@ -120,11 +124,10 @@ class AdminHandlers:
                 codes.INVALID_PARAMETER, f"topic {topic} is the broker's own: choose another name"
             )
 
-    def _all_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+    def _all_topics(self, command: RemotingCommand, connection: Connection) -> Answer:
         topics = self._broker.topics
-        return _answer(
-            command, TopicConfigAndMappingSerializeWrapper(topics.topics, topics.version)
-        )
+        body = TopicConfigAndMappingSerializeWrapper(dict(topics.topics), topics.version)
+        return _answer_table(command, connection, body, len(topics.topics))
 
     def _topic_config(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
         return _answer(command, self._topic(command.header(TopicRequestHeader).topic))
@@ -161,12 +164,12 @@ class AdminHandlers:
             self._broker.groups.put(group)
         return encode_response(command, codes.SUCCESS)
 
-    def _all_groups(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+    def _all_groups(self, command: RemotingCommand, connection: Connection) -> Answer:
         groups = self._broker.groups
         body = SubscriptionGroupWrapper(
-            subscription_group_table=groups.groups, data_version=groups.version
+            subscription_group_table=dict(groups.groups), data_version=groups.version
         )
-        return _answer(command, body)
+        return _answer_table(command, connection, body, len(groups.groups))
 
     def _group_config(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
         name = command.header(GroupRequestHeader).group
@@ -238,3 +241,22 @@ class AdminHandlers:
 def _answer(command: RemotingCommand, body: Body) -> list[bytes]:
     data = body.encode()
     return [encode_response(command, codes.SUCCESS, body_length=len(data)), data]
+
+
+def _answer_table(
+    command: RemotingCommand, connection: Connection, body: Body, entries: int
+) -> Answer:
+    """The answer with a whole table, that of a big one encoded beside the loop."""
+    if entries < _BIG_TABLE:
+        return _answer(command, body)
+
+    def done(encoding: Future[bytes]) -> None:
+        error = encoding.exception()
+        if error is None:
+            data = encoding.result()
+            connection.send(encode_response(command, codes.SUCCESS, body_length=len(data)), data)
+        elif isinstance(error, Exception):
+            connection.send(refusal(command, connection, error))
+
+    asyncio.get_running_loop().run_in_executor(None, body.encode).add_done_callback(done)
+    return None
