@@ -6,14 +6,26 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
+from orbitmq import codes
 from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.table import ConfigTable, TableChange
-from orbitmq.errors import IllegalNameError
+from orbitmq.broker.table import ConfigTable, TableChange, check_size
+from orbitmq.errors import BrokerError, IllegalNameError
 from orbitmq.names import check_group
 from orbitmq.wire.bodies import SubscriptionGroupConfig
 
 log = logging.getLogger("orbitmq.broker")
 
+MAX_RETRY_QUEUES: Final = 1_024
+"""The most queues a group's retry topic gets; Java's broker has no limit."""
+_MAX_INT: Final = (1 << 31) - 1
+_RANGES: Final = (
+    ("retry_queue_nums", 0, MAX_RETRY_QUEUES),
+    ("retry_max_times", -1, _MAX_INT),
+    ("consume_timeout_minute", 0, _MAX_INT),
+    ("group_sys_flag", -_MAX_INT - 1, _MAX_INT),
+)
 _BUILT_IN: Final = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
@@ -60,10 +72,33 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
             self._put(known)
         return known
 
-    def put(self, group: SubscriptionGroupConfig) -> None:
-        """Create or change a group. Raises IllegalNameError."""
+    def check(self, group: SubscriptionGroupConfig) -> None:
+        """Refuse what no group can be. Raises IllegalNameError or BrokerError."""
         check_group(group.group_name)
+        for name, lowest, highest in _RANGES:
+            number = getattr(group, name)
+            if not lowest <= number <= highest:
+                raise BrokerError(
+                    codes.INVALID_PARAMETER,
+                    f"group {group.group_name} cannot have {name}={number}: {lowest} to {highest}",
+                )
+        check_size(group.group_name, group)
+
+    def put(self, group: SubscriptionGroupConfig) -> None:
+        """Create or change a group. Raises IllegalNameError or BrokerError."""
+        self.check(group)
         self._put(group)
+
+    def mended(self, entry: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        """A saved group, with numbers that :meth:`check` allows."""
+        fitting = {
+            name: min(max(getattr(entry, name), lowest), highest)
+            for name, lowest, highest in _RANGES
+        }
+        if all(number == getattr(entry, name) for name, number in fitting.items()):
+            return entry
+        log.warning("consumer group %s is taken with %s", entry.group_name, fitting)
+        return msgspec.structs.replace(entry, **fitting)
 
     def delete(self, group: str) -> None:
         """Forget a group; nothing if there is none."""

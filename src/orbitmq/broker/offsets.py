@@ -6,6 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from orbitmq import codes
+from orbitmq.errors import BrokerError
+
 log = logging.getLogger("orbitmq.broker")
 
 SEPARATOR = "@"
@@ -21,6 +24,15 @@ _Place: TypeAlias = tuple[str, str, int]
 def is_offset(number: int) -> bool:
     """Whether a queue can have a message there, or have it next."""
     return 0 <= number <= MAX_OFFSET
+
+
+def check_offset(number: int, topic: str, queue_id: int) -> None:
+    """Raise BrokerError for what is no offset."""
+    if not is_offset(number):
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"{number} is no offset of {topic} queue {queue_id}: they are 0 to {MAX_OFFSET}",
+        )
 
 
 class _Reset(NamedTuple):

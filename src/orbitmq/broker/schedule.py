@@ -9,6 +9,7 @@ crash. Follows ScheduleMessageService.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -34,6 +35,7 @@ log = logging.getLogger("orbitmq.broker")
 LOOK_INTERVAL_MS: Final = 2_000
 """How often the first message of each level is looked at, whatever ``due_ms`` says: the wall clock
 that it is told in may have been set back. Java's broker looks ten times a second."""
+_QUEUE_ID: Final = re.compile("[0-9]{1,10}")
 _BATCH: Final = 256
 """The most messages of a level that one run delivers, so that the broker's loop stays free."""
 
@@ -138,7 +140,7 @@ class Delivery:
             draft = redraft(record)
             topic = find_property(draft.properties, REAL_TOPIC)
             queue_id = find_property(draft.properties, REAL_QID) or ""
-            if topic is None or topic == HALF_TOPIC or not queue_id.isdigit():
+            if topic is None or topic == HALF_TOPIC or not _QUEUE_ID.fullmatch(queue_id):
                 log.error("a delayed message cannot go to topic %s queue %s", topic, queue_id)
                 return
             draft.topic = topic

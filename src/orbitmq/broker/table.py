@@ -8,11 +8,28 @@ state it was made to.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from orbitmq import codes
+from orbitmq.errors import BrokerError
 from orbitmq.wire.bodies import Body, DataVersion
 
 _ConfigT = TypeVar("_ConfigT")
+
+
+MAX_ENTRY_SIZE: Final = 65_536
+"""How long an entry may be as JSON, bytes: strangers' names and attributes are kept for good."""
+
+
+def check_size(name: str, entry: Body) -> None:
+    """Raise BrokerError for an entry longer than a table is to hold."""
+    size = len(entry.encode())
+    if size > MAX_ENTRY_SIZE:
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"{name} would take {size} bytes, {MAX_ENTRY_SIZE} is the most: give it fewer or "
+            "shorter attributes",
+        )
 
 
 class TableChange(Body, frozen=True):

@@ -34,6 +34,9 @@ PERM_WRITE = 2
 PERM_READ = 4
 READ_WRITE = PERM_READ | PERM_WRITE
 
+MAX_QUEUES = 65_536
+"""The most queues a topic can have; Java's broker has no limit."""
+
 UNIT_TOPIC = 1
 """A bit of ``topic_sys_flag`` (Java's TopicSysFlag): the topic belongs to a unit."""
 UNIT_SUB_TOPIC = 2
@@ -59,6 +62,20 @@ class TopicTable(ConfigTable[TopicConfig]):
         self._config = config
         self.topics = self.entries
         self.get = self.topics.get
+
+    def mended(self, entry: TopicConfig) -> TopicConfig:
+        """A saved topic, with as many queues as one can have."""
+        read, write = (
+            min(max(number, 0), MAX_QUEUES)
+            for number in (entry.read_queue_nums, entry.write_queue_nums)
+        )
+        if (read, write) == (entry.read_queue_nums, entry.write_queue_nums):
+            return entry
+        log.warning(
+            "topic %s is taken with %d queues to read and %d to write, not %d and %d",
+            entry.topic_name, read, write, entry.read_queue_nums, entry.write_queue_nums,
+        )  # fmt: skip
+        return msgspec.structs.replace(entry, read_queue_nums=read, write_queue_nums=write)
 
     def is_reserved(self, topic: str) -> bool:
         """Whether users may not create or delete ``topic``."""

@@ -13,10 +13,12 @@ from typing import Final
 
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.table import check_size
+from orbitmq.broker.topics import MAX_QUEUES, PERM_INHERIT, READ_WRITE
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
 from orbitmq.message import MessageQueue
-from orbitmq.names import SCHEDULE_TOPIC, check_group, check_topic
+from orbitmq.names import SCHEDULE_TOPIC, check_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Answer, Handler, refusal
 from orbitmq.wire.admin_bodies import SubscriptionGroupList
@@ -42,7 +44,9 @@ log = logging.getLogger("orbitmq.broker")
 
 _BIG_TABLE: Final = 1_000
 """From how many entries on a table takes a millisecond or more to be encoded."""
-_MAX_QUEUES: Final = 65_536
+_LISTED_QUEUES: Final = 1_024
+"""Up to how many queues a topic's statistics list those too that were never written."""
+_FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class AdminHandlers:
@@ -72,24 +76,19 @@ class AdminHandlers:
     def _create_topic(self, command: RemotingCommand, _connection: Connection) -> bytes:
         header = command.header(CreateTopicRequestHeader)
         self._check_free(header.topic)
-        for queues in (header.read_queue_nums, header.write_queue_nums):
-            if not 0 <= queues <= _MAX_QUEUES:
-                raise BrokerError(
-                    codes.INVALID_PARAMETER,
-                    f"topic {header.topic} cannot have {queues} queues: 0 to {_MAX_QUEUES}",
-                )
-        self._broker.topics.put(
-            TopicConfig(
-                topic_name=header.topic,
-                read_queue_nums=header.read_queue_nums,
-                write_queue_nums=header.write_queue_nums,
-                perm=header.perm,
-                topic_filter_type=header.topic_filter_type,
-                topic_sys_flag=header.topic_sys_flag or 0,
-                order=header.order,
-                attributes=self._attributes(header),
-            )
+        _check_settings(header)
+        topic = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=self._attributes(header),
         )
+        check_size(header.topic, topic)
+        self._broker.topics.put(topic)
         return encode_response(command, codes.SUCCESS)
 
     def _attributes(self, header: CreateTopicRequestHeader) -> dict[str, str]:
@@ -137,8 +136,11 @@ class AdminHandlers:
         topic = self._topic(name)
         store, broker_name = self._broker.store, self._broker.config.broker_name
         table = {}
-        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+        queues = max(topic.read_queue_nums, topic.write_queue_nums)
+        for queue_id in range(queues):
             end = store.max_offset(name, queue_id)
+            if not end and queues > _LISTED_QUEUES:
+                continue
             table[MessageQueue(name, broker_name, queue_id)] = TopicOffset(
                 store.min_offset(name, queue_id),
                 end,
@@ -159,7 +161,7 @@ class AdminHandlers:
     def _create_groups(self, command: RemotingCommand, _connection: Connection) -> bytes:
         groups = SubscriptionGroupList.decode(command.body).group_config_list
         for group in groups:  # all or none
-            check_group(group.group_name)
+            self._broker.groups.check(group)
         for group in groups:
             self._broker.groups.put(group)
         return encode_response(command, codes.SUCCESS)
@@ -241,6 +243,28 @@ class AdminHandlers:
 def _answer(command: RemotingCommand, body: Body) -> list[bytes]:
     data = body.encode()
     return [encode_response(command, codes.SUCCESS, body_length=len(data)), data]
+
+
+def _check_settings(header: CreateTopicRequestHeader) -> None:
+    """Raise BrokerError for numbers and types that no topic has."""
+    for queues in (header.read_queue_nums, header.write_queue_nums):
+        if not 0 <= queues <= MAX_QUEUES:
+            raise BrokerError(
+                codes.INVALID_PARAMETER,
+                f"topic {header.topic} cannot have {queues} queues: 0 to {MAX_QUEUES}",
+            )
+    if not 0 <= header.perm <= READ_WRITE | PERM_INHERIT:
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"topic {header.topic} cannot have permission {header.perm}: add up 4 (read), "
+            "2 (write) and 1 (inherit)",
+        )
+    if header.topic_filter_type not in _FILTER_TYPES:
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"there is no filter type {header.topic_filter_type[:99]!r}: use "
+            f"{' or '.join(_FILTER_TYPES)}",
+        )
 
 
 def _answer_table(
