@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.message import MessageQueue
+from orbitmq.wire.admin_bodies import SubscriptionGroupList
 from orbitmq.wire.bodies import (
+    Body,
     ClusterInfo,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
@@ -21,7 +26,7 @@ from orbitmq.wire.bodies import (
 )
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.registration import KVTable, TopicList
-from tests.broker.remote import Client, Running, bodies, with_broker
+from tests.broker.remote import Client, Running, bodies, running, with_broker
 
 
 async def create(client: Client, topic: str, **fields: str) -> RemotingCommand:
@@ -212,5 +217,115 @@ def test_garbage_ends_its_connection_only() -> None:
             writer.close()
             await writer.wait_closed()
         assert (await client.send("T")).code == codes.SUCCESS
+
+    with_broker(scenario)
+
+
+def test_a_big_table_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    encode = Body.encode
+
+    def noted(body: Body, *, standard: bool = False) -> bytes:
+        threads.append(threading.current_thread().name)
+        return encode(body, standard=standard)
+
+    async def scenario(node: Running, client: Client) -> None:
+        for number in range(1_000):
+            node.broker.topics.put(TopicConfig(f"T{number}"))
+            node.broker.groups.put(SubscriptionGroupConfig(f"G{number}"))
+        node.broker.saved.save_changes()
+        monkeypatch.setattr(Body, "encode", noted)
+        topics = await client.call(RequestCode.GET_ALL_TOPIC_CONFIG)
+        table = TopicConfigSerializeWrapper.decode(topics.body)
+        assert table.topic_config_table == node.broker.topics.topics
+        groups = await client.call(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        settings = SubscriptionGroupWrapper.decode(groups.body).subscription_group_table
+        assert settings == node.broker.groups.groups
+        assert len(threads) == 2
+        assert threading.current_thread().name not in threads
+        monkeypatch.undo()
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"readQueueNums": "-1"}, "-1 queues"),
+        ({"writeQueueNums": "65537"}, "65537 queues"),
+        ({"perm": "8"}, "permission 8"),
+        ({"perm": "-1"}, "permission -1"),
+        ({"topicFilterType": "NO_TAG"}, "filter type 'NO_TAG'"),
+        ({"attributes": "+a=" + 66_000 * "x"}, "bytes, 65536 is the most"),
+    ],
+)
+def test_topics_that_cannot_be_are_refused(fields: dict[str, str], named: str) -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        answer = await create(client, "T", **fields)
+        assert answer.code == codes.INVALID_PARAMETER
+        assert named in (answer.remark or "")
+        assert "T" not in node.broker.topics.topics
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"retry_queue_nums": 300_000},
+        {"retry_queue_nums": -1},
+        {"retry_max_times": 1 << 70},
+        {"attributes": {"a": 66_000 * "x"}},
+    ],
+)
+def test_groups_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        group = SubscriptionGroupConfig("g", **settings)
+        groups = SubscriptionGroupList([SubscriptionGroupConfig("other"), group])
+        for code, body in (
+            (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, group.encode()),
+            (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, groups.encode()),
+        ):
+            answer = await client.call(code, None, body)
+            assert answer.code == codes.INVALID_PARAMETER, answer
+            assert "g " in (answer.remark or "")
+        assert not {"g", "other"} & node.broker.groups.groups.keys()
+
+    with_broker(scenario)
+
+
+def test_tables_saved_with_numbers_out_of_range_are_taken_with_others(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    topics = {"T": TopicConfig("T", 300_000, -1), "fits": TopicConfig("fits", 65_536, 0)}
+    groups = {"g": SubscriptionGroupConfig("g", retry_queue_nums=300_000)}
+    (config / "topics.json").write_bytes(TopicConfigSerializeWrapper(topics).encode())
+    (config / "subscriptionGroup.json").write_bytes(SubscriptionGroupWrapper(groups).encode())
+    (config / "consumerOffset.json").write_text(
+        '{"offsetTable":{"T@g":{0:7,1:-1,2:1180591620717411303424}}}'
+    )
+
+    async def main() -> None:
+        async with running(tmp_path) as node:
+            table = node.broker.topics.topics
+            assert (table["T"].read_queue_nums, table["T"].write_queue_nums) == (65_536, 0)
+            assert table["fits"] == topics["fits"]
+            assert node.broker.groups.groups["g"].retry_queue_nums == 1_024
+            assert node.broker.offsets.table == {"T@g": {0: 7}}
+
+    asyncio.run(main())
+
+
+def test_the_statistics_of_a_topic_of_many_queues_list_those_that_were_written() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        for topic, queues in (("many", 65_536), ("some", 1_024)):
+            node.broker.topics.put(TopicConfig(topic, queues, queues))
+            await client.send(topic, queue_id=1_000)
+        many = await client.call(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "many"})
+        assert set(TopicStatsTable.decode(many.body).offset_table) == {
+            MessageQueue("many", "broker-a", 1_000)
+        }
+        some = await client.call(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "some"})
+        assert len(TopicStatsTable.decode(some.body).offset_table) == 1_024
 
     with_broker(scenario)

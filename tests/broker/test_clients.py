@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections.abc import Iterable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,19 +13,23 @@ from hypothesis import strategies as st
 from orbitmq import codes
 from orbitmq.broker.clients import ClientInfo, ConsumerTable, ProducerTable
 from orbitmq.broker.locks import LOCK_LIFETIME_MS, QueueLocks
+from orbitmq.broker.shares import MAX_GROUPS, MAX_LENGTH
 from orbitmq.codes import RequestCode
 from orbitmq.message import MessageQueue
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies import (
     ConsumerData,
     GetConsumerListByGroupResponseBody,
+    HeartbeatData,
     LockBatchRequestBody,
     LockBatchResponseBody,
     MessageModel,
     MessageQueues,
+    ProducerData,
     SubscriptionData,
     SubscriptionGroupConfig,
 )
+from orbitmq.wire.command import RemotingCommand, encode_request
 from tests.broker.remote import Client, Running, heartbeat, with_broker
 from tests.waiting import until
 
@@ -293,6 +300,8 @@ def test_a_locked_queue_is_its_clients_until_it_is_given_back_or_forgotten() -> 
         return {queue.queue_id for queue in granted}
 
     async def scenario(node: Running, client: Client) -> None:
+        await client.send("T")
+        await client.heartbeat("g", "T")
         assert await lock(client, "one", [0, 1]) == {0, 1}
         assert await lock(client, "two", [0, 1, 2]) == {2}
         unlock = LockBatchRequestBody("g", "one", MessageQueues([queue(0)])).encode()
@@ -300,6 +309,117 @@ def test_a_locked_queue_is_its_clients_until_it_is_given_back_or_forgotten() -> 
         assert await lock(client, "two", [0, 1]) == {0}
         node.advance(LOCK_LIFETIME_MS + 1)
         assert await lock(client, "two", [0, 1]) == {0, 1}
+
+    with_broker(scenario)
+
+
+def test_only_queues_of_this_broker_are_locked_and_for_groups_there_are() -> None:
+    async def ask(
+        client: Client, group: str, client_id: str, *queues: MessageQueue
+    ) -> RemotingCommand:
+        body = LockBatchRequestBody(group, client_id, MessageQueues(queues))
+        return await client.call(RequestCode.LOCK_BATCH_MQ, None, body.encode())
+
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T")
+        await client.heartbeat("g", "T")
+        others = [
+            queue(4), queue(-1), MessageQueue("U", "broker-a", 0), MessageQueue("T", "broker-b", 0),
+        ]  # fmt: skip
+        answer = await ask(client, "g", "one", queue(3), *others)
+        granted = LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+        assert granted == {queue(3)}
+        answer = await ask(client, "unknown", "one", queue(3))
+        assert answer.code == codes.SUBSCRIPTION_GROUP_NOT_EXIST
+        answer = await ask(client, "g", "x" * 1_025, queue(3))
+        assert answer.code == codes.INVALID_PARAMETER
+        assert list(node.broker.locks._groups) == ["g"]
+        assert set(node.broker.locks._groups["g"]) == {queue(3)}
+
+    with_broker(scenario)
+
+
+def test_heartbeats_of_illegal_groups_leave_nothing_behind() -> None:
+    names = [f"illegal group {number:05}" for number in range(2_000)]
+    body = HeartbeatData(
+        "client",
+        producer_data_set=[ProducerData(name) for name in names],
+        consumer_data_set=[ConsumerData(name) for name in names],
+        heartbeat_fingerprint=7,
+    ).encode()
+
+    async def scenario(node: Running, client: Client) -> None:
+        async def kept_by(times: int) -> int:
+            before = tracemalloc.get_traced_memory()[0]
+            for number in range(times):
+                other = body.replace(b"illegal", b"illegal%d" % number)
+                assert (await client.call(RequestCode.HEART_BEAT, None, other)).code == 0
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0] - before
+
+        tracemalloc.start()
+        try:
+            await kept_by(1)  # what is made once
+            assert await kept_by(6) < 2 * len(body)  # the last is in the buffers still
+        finally:
+            tracemalloc.stop()
+        assert not node.broker.producers.groups
+        assert not node.broker.consumers.groups
+
+    with_broker(scenario)
+
+
+def test_a_connection_takes_no_more_than_its_share() -> None:
+    async def beat(client: Client, **fields: Any) -> RemotingCommand:
+        return await client.call(
+            RequestCode.HEART_BEAT, None, HeartbeatData("c", **fields).encode()
+        )
+
+    def consumer(name: str, length: int) -> ConsumerData:
+        return ConsumerData(name, subscription_data_set=[SubscriptionData("T", "x" * length)])
+
+    async def scenario(node: Running, client: Client) -> None:
+        producers = node.broker.producers.groups
+        groups = [ProducerData(f"P{number}") for number in range(MAX_GROUPS)]
+        for part in (groups[:600], groups[600:], groups):
+            assert (await beat(client, producer_data_set=part)).code == codes.SUCCESS
+        answer = await beat(client, producer_data_set=[ProducerData("one-more")])
+        assert answer.code == codes.INVALID_PARAMETER
+        assert f"{MAX_GROUPS} at most" in (answer.remark or "")
+        assert "one-more" not in producers
+        await client.call(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "producerGroup": "P0"})
+        assert (await beat(client, producer_data_set=[ProducerData("one-more")])).code == 0
+        other = await node.connect()  # has a share of its own
+        half = MAX_LENGTH // 2 - 1_000
+        for name in ("A", "B", "B"):
+            answer = await beat(other, consumer_data_set=[consumer(name, half)])
+            assert answer.code == codes.SUCCESS
+        answer = await beat(other, consumer_data_set=[consumer("C", half)])
+        assert answer.code == codes.INVALID_PARAMETER
+        assert "C" not in node.broker.consumers.groups
+        answer = await beat(other, consumer_data_set=[consumer("A", 1), consumer("C", half)])
+        assert answer.code == codes.SUCCESS
+        client.close()
+        await until(lambda: not producers, "the groups gone")
+        assert len(node.node.server._clients._shares._groups) == 1
+
+    with_broker(scenario)
+
+
+def test_a_client_id_and_a_language_are_kept_only_if_they_are_sensible() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        answer = await client.heartbeat("g", "T", client_id="x" * 1_025)
+        assert answer.code == codes.INVALID_PARAMETER
+        assert "client id has 1025 characters" in (answer.remark or "")
+        frame = encode_request(RequestCode.HEART_BEAT, 1, None, heartbeat("g", "T"))
+        body = frame[8 + int.from_bytes(frame[5:8], "big") :]
+        head = b'{"code":34,"language":"%b","opaque":7}' % (b"long" * 999)
+        size = 4 + len(head) + len(body)
+        raw = size.to_bytes(4, "big") + len(head).to_bytes(4, "big") + head + body
+        client.connection._transport.write(raw)
+        await client.settle()
+        (member,) = node.broker.consumers.groups["g"].members.values()
+        assert member.language == "OTHER"
 
     with_broker(scenario)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq import Message, SendStatus, codes
-from orbitmq.client.async_producer import AsyncProducer
+from orbitmq import AsyncProducer, Message, SendStatus, codes
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ServiceUnavailableError
 from orbitmq.message import MessageQueue

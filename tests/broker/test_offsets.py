@@ -11,8 +11,9 @@ from orbitmq import codes
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.codes import RequestCode
 from orbitmq.errors import CorruptStoreError
+from orbitmq.wire.bodies import TopicConfig
 from orbitmq.wire.command import RemotingCommand
-from tests.broker.remote import Client, Running, running, with_broker
+from tests.broker.remote import COMMIT, SUBSCRIPTION, Client, Running, running, with_broker
 from tests.waiting import until
 
 
@@ -83,6 +84,47 @@ def test_offsets_of_unknown_groups_and_topics_are_refused(
     with_broker(scenario)
 
 
+@pytest.mark.parametrize(
+    ("fields", "code", "named"),
+    [
+        ({"commitOffset": "-1"}, codes.INVALID_PARAMETER, "-1 is no offset of T queue 0"),
+        ({"commitOffset": str(1 << 63)}, codes.SYSTEM_ERROR, "9223372036854775807"),
+        ({"commitOffset": str(1 << 70)}, codes.SYSTEM_ERROR, "9223372036854775807"),
+        ({"queueId": "4"}, codes.INVALID_PARAMETER, "no queue 4: its queues are 0 to 3"),
+        ({"queueId": "-1"}, codes.INVALID_PARAMETER, "no queue -1"),
+    ],
+)
+def test_what_is_no_offset_or_no_queue_is_not_committed(
+    fields: dict[str, str], code: int, named: str
+) -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T")
+        await client.heartbeat("g", "T")
+        answer = await update(client, 1, **fields)
+        assert answer.code == code
+        assert named in (answer.remark or "")
+        answer = await client.pull(
+            "T", sys_flag=COMMIT | SUBSCRIPTION, commit_offset=-3, consumer_group="g"
+        )
+        assert answer.code == codes.INVALID_PARAMETER
+        assert node.broker.offsets.table == {}
+        assert (await update(client, (1 << 63) - 1)).code == codes.SUCCESS
+        assert node.broker.offsets.table == {"T@g": {0: (1 << 63) - 1}}
+
+    with_broker(scenario)
+
+
+def test_offsets_of_queues_that_a_topic_had_are_committed_still() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T", queue_id=3)
+        await client.heartbeat("g", "T")
+        node.broker.topics.put(TopicConfig("T", 1, 1))
+        assert (await update(client, 1, queueId="3")).code == codes.SUCCESS
+        assert (await update(client, 1, queueId="2")).code == codes.INVALID_PARAMETER
+
+    with_broker(scenario)
+
+
 def test_ranges_and_times_of_queues() -> None:
     async def scenario(node: Running, client: Client) -> None:
         start = node.clock.now_ms()
@@ -108,15 +150,15 @@ def test_offsets_topics_and_groups_survive_a_restart_in_apaches_form(tmp_path: P
             client = await node.connect()
             await client.send("T", default_topic_queue_nums=2)
             await client.heartbeat("g", "T")
-            assert b'"topicName":"T"' in (tmp_path / "config" / "topics.json").read_bytes()
-            groups = (tmp_path / "config" / "subscriptionGroup.json").read_bytes()
-            assert b'"groupName":"g"' in groups
             await update(client, 1)
             file = tmp_path / "config" / "consumerOffset.json"
             assert not file.exists()
             node.advance(5_000)
-            await until(file.exists, "the saved offsets")
+            await until(lambda: not node.broker.saved.saving, "the saved tables")
             assert b'"offsetTable":{"T@g":{0:1}}' in file.read_bytes()
+            assert b'"topicName":"T"' in (tmp_path / "config" / "topics.json").read_bytes()
+            groups = (tmp_path / "config" / "subscriptionGroup.json").read_bytes()
+            assert b'"groupName":"g"' in groups
             await update(client, 7)
         async with running(tmp_path) as node:
             client = await node.connect()

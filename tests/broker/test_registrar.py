@@ -13,9 +13,12 @@ from orbitmq import EmbeddedBroker, LitePullConsumer, Message, MessageQueue, Pro
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.node import Node
 from orbitmq.errors import ConfigError
-from orbitmq.nameserver.routes import RouteTable
+from orbitmq.nameserver.routes import BrokerId, RouteTable
 from orbitmq.nameserver.server import NameServer
 from orbitmq.testing.wait import wait_until
+from orbitmq.wire.registration import RegisterBrokerBody
+from tests.net.seen import Seen
+from tests.waiting import until
 
 
 def brokers_of(routes: RouteTable, topic: str) -> set[str]:
@@ -82,6 +85,49 @@ def test_a_name_server_that_comes_back_is_told_again() -> None:
         await server.close()
 
     asyncio.run(main())
+
+
+def registrations(requests: list[Seen]) -> list[set[str]]:
+    """The topics of each registration so far."""
+    return [
+        set(RegisterBrokerBody.decode(body).topic_config_serialize_wrapper.topic_config_table)
+        for body in (bytes(seen.command.body) for seen in requests)
+        if body
+    ]
+
+
+def test_name_servers_are_told_of_what_changed_alone(requests: list[Seen]) -> None:
+    async def main() -> None:
+        routes = RouteTable()
+        server = NameServer(routes=routes)
+        await server.start("127.0.0.1", 0)
+        async with joined(f"127.0.0.1:{server.port}") as node:
+            for name in ("one", "two"):
+                node.broker.topics.create_by_sending(name, "TBW102", 4, 0)
+                await until(lambda name=name: brokers_of(routes, name), "the topic told")  # type: ignore[misc]
+            assert brokers_of(routes, "TBW102") == {"broker-a"}
+        await server.close()
+
+    asyncio.run(main())
+    everything, *changes = registrations(requests)
+    assert "TBW102" in everything
+    assert changes == [{"one"}, {"two"}]
+
+
+def test_a_name_server_that_forgot_the_broker_is_told_all_at_once(requests: list[Seen]) -> None:
+    async def main() -> None:
+        routes = RouteTable()
+        server = NameServer(routes=routes)
+        await server.start("127.0.0.1", 0)
+        async with joined(f"127.0.0.1:{server.port}") as node:
+            routes.unregister(BrokerId("DefaultCluster", node.address), "broker-a")
+            node.broker.topics.create_by_sending("new", "TBW102", 4, 0)
+            await until(lambda: brokers_of(routes, "TBW102"), "everything told")
+            assert brokers_of(routes, "new") == {"broker-a"}
+        await server.close()
+
+    asyncio.run(main())
+    assert [len(topics) > 1 for topics in registrations(requests)] == [True, False, True]
 
 
 def test_one_of_two_name_servers_may_be_missing(caplog: pytest.LogCaptureFixture) -> None:

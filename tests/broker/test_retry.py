@@ -178,11 +178,38 @@ def test_the_real_timer_delivers_without_help() -> None:
     asyncio.run(main())
 
 
-def test_a_clock_set_back_makes_no_message_wait_longer_than_its_level() -> None:
+@pytest.mark.parametrize("hours", [1, 24])
+def test_a_clock_set_back_makes_no_message_wait_longer_than_its_level(hours: int) -> None:
     async def scenario(node: Running, client: Client) -> None:
-        await client.send("T", b"x", properties={"DELAY": "5"})
-        node.clock.set_wall_clock(node.clock.now_ms() - 86_400_000)
-        node.broker.delivery.due_ms = 0  # the server looks at least every five seconds
+        await client.send("T", b"old", properties={"DELAY": "3"})
+        node.clock.set_wall_clock(node.clock.now_ms() - hours * 3_600_000)
+        for _ in range(5):  # nothing comes that would have the broker look
+            node.advance(2_000)
+        assert bodies(await client.pull("T")) == [b"old"]
+        await client.send("T", b"new", properties={"DELAY": "3"})
+        node.advance(10_000)
+        assert bodies(await client.pull("T", offset=1)) == [b"new"]
+
+    with_broker(scenario)
+
+
+def test_a_clock_set_back_a_little_puts_a_message_off_by_its_level_at_most() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T", b"x", properties={"DELAY": "3"})
+        node.advance(9_000)
+        node.clock.set_wall_clock(node.clock.now_ms() - 8_000)
+        node.advance(8_000)
+        assert (await client.pull("T")).code == codes.PULL_NOT_FOUND
+        node.advance(1_000)
+        assert bodies(await client.pull("T")) == [b"x"]
+
+    with_broker(scenario)
+
+
+def test_a_clock_set_forward_delivers_at_once_what_is_due_by_it() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T", b"x", properties={"DELAY": "18"})
+        node.clock.set_wall_clock(node.clock.now_ms() + 2 * 3_600_000)
         node.node.server.run_due()
         assert bodies(await client.pull("T")) == [b"x"]
 

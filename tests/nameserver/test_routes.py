@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.nameserver.routes import BROKER_TIMEOUT_MS, BrokerId, Registration, RouteTable
+from orbitmq.errors import BrokerError
+from orbitmq.nameserver.routes import (
+    BROKER_TIMEOUT_MS,
+    MAX_BROKERS,
+    BrokerId,
+    Registration,
+    RouteTable,
+)
 from orbitmq.wire.bodies import DataVersion, QueueData, TopicConfig
 
 MANY = [TopicConfig("A", 4, 4), TopicConfig("B", 2, 2)]
@@ -144,6 +152,29 @@ def test_topics_are_registered_and_deleted_one_by_one() -> None:
     routes.delete_topic("A", "c")
     routes.delete_topic("X")
     assert routes.topics().topic_list == {"B"}
+
+
+def test_what_strangers_may_have_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = RouteTable()
+    for number in range(MAX_BROKERS):
+        register(routes, f"h:{number}", f"b{number}", connection="one")
+    register(routes, "h:0", "b0", connection="one")  # one of them again
+    with pytest.raises(BrokerError, match="64 brokers are registered over this connection"):
+        register(routes, "h:999", "b999", connection="one")
+    register(routes, "h:999", "b999", connection="two")
+    for field, value in (("name", "b" * 256), ("ha_address", "h" * 256)):
+        with pytest.raises(BrokerError, match="255 characters at most"):
+            register(routes, **{field: value})
+    topics = [TopicConfig("C" * 256), TopicConfig("D", 65_537, 1), TopicConfig("E", 1, -1)]
+    register(routes, topics=[*topics, *MANY])
+    routes.register_topic("F" * 256, [QueueData("b", 1, 1, 6)])
+    assert routes.topics().topic_list == {"A", "B"}
+    monkeypatch.setattr("orbitmq.nameserver.routes.MAX_TOPICS", 3)
+    register(routes, topics=[TopicConfig("G"), TopicConfig("H"), TopicConfig("A", 9, 9)])
+    assert routes.topics().topic_list == {"A", "B", "G"}
+    route = routes.route("A")
+    assert route is not None
+    assert 9 in {queues.read_queue_nums for queues in route.queue_datas}
 
 
 def test_writing_may_be_forbidden_and_allowed_again() -> None:

@@ -8,7 +8,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Final
 
 import pytest
@@ -20,6 +20,7 @@ from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.store.message_store import MessageStore
+from orbitmq.testing.wait import wait_until
 from tests.store.support import (
     HOUR_MS,
     TOPIC,
@@ -422,6 +423,43 @@ def test_queues_and_mark_reach_the_disk_in_the_background(tmp_path: Path) -> Non
         assert marked.wait(LONG_SECONDS)
         assert len(list((tmp_path / "consumequeue" / TOPIC / "0").iterdir())) == 3
         assert len(bodies(store)) == 25
+
+
+def test_a_topic_is_deleted_while_the_disk_is_busy(tmp_path: Path) -> None:
+    disk = SlowDisk()
+    with opened(tmp_path, ops=disk) as store:
+        put(store, *[b"old"] * 12)
+        flushing = Thread(target=store._queue_flusher.flush, kwargs={"renew_mark": True})
+        flushing.start()
+        assert disk.has_begun.wait(LONG_SECONDS)
+        assert store.delete_topic(TOPIC)
+        put(store, b"new")
+        assert bodies(store) == [b"new"]
+        assert flushing.is_alive()
+        disk.may_end.set()
+        flushing.join()
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"new"]
+    assert len(list((tmp_path / "consumequeue" / TOPIC / "0").iterdir())) == 1
+
+
+def test_files_that_cannot_be_removed_are_no_part_of_the_topic_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with opened(tmp_path) as store:
+        put(store, *[b"old"] * 12)
+        store._queue_flusher.flush(renew_mark=True)
+        with monkeypatch.context() as patched:
+            patched.setattr("orbitmq.store.queue_table.shutil.rmtree", refuse)
+            store.delete_topic(TOPIC)
+            put(store, b"new")
+            wait_until(lambda: "cannot be flushed" in caplog.text, "the complaint")
+            assert bodies(store) == [b"new"]
+    with opened(tmp_path) as store:
+        assert bodies(store) == [b"new"]
 
 
 def test_after_a_crash_all_that_was_read_is_flushed(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
 from orbitmq.store.message_store import MessageStore
 from orbitmq.testing.clock import ManualClock
+from orbitmq.testing.wait import wait_until
 from orbitmq.wire.ids import tags_code
 from orbitmq.wire.message_view import decode_record
 from orbitmq.wire.record import (
@@ -221,7 +222,7 @@ def test_a_deleted_topic_begins_anew(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         assert store.delete_topic(TOPIC)
         assert not store.delete_topic(TOPIC)
-        assert not (tmp_path / "consumequeue" / TOPIC).exists()
+        wait_until(lambda: not (tmp_path / "consumequeue" / TOPIC).exists(), "the files removed")
         assert store.topics() == {"Other": [0]}
         put(store, b"new")
         assert bodies(store) == [b"new"]
@@ -231,6 +232,31 @@ def test_a_deleted_topic_begins_anew(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").unlink()
     with opened(tmp_path) as store:
         assert bodies(store) == [b"new"]
+
+
+@given(st.lists(st.sampled_from(["put", "put", "delete", "flush", "mark", "reopen"]), max_size=30))
+def test_a_topic_may_be_deleted_and_made_again_at_any_moment(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    directory = tmp_path_factory.mktemp("store")
+    expected: list[bytes] = []
+    store = MessageStore.open(directory, small(consume_queue_units=3), ops=QuickOps())
+    try:
+        for number, step in enumerate([*steps, "reopen"]):
+            if step == "put":
+                expected.append(b"%d" % number)
+                put(store, expected[-1])
+            elif step == "delete":
+                assert store.delete_topic(TOPIC) is bool(expected)
+                expected = []
+            elif step == "reopen":
+                store.close()
+                store = MessageStore.open(directory, small(consume_queue_units=3), ops=QuickOps())
+            else:
+                store._queue_flusher.flush(renew_mark=step == "mark")
+            assert bodies(store) == expected
+    finally:
+        store.close()
 
 
 def test_a_slice_outlives_the_store(tmp_path: Path) -> None:

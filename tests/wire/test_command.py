@@ -22,6 +22,7 @@ from orbitmq.wire.command import (
     encode_response,
 )
 from orbitmq.wire.frames import FrameDecoder
+from orbitmq.wire.headers import TopicQueueRequestHeader, UpdateConsumerOffsetRequestHeader
 
 serialize_types = st.sampled_from([JSON, BINARY])
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -31,6 +32,17 @@ ALL_HEADERS = [
     for value in vars(header_types).values()
     if isinstance(value, type) and issubclass(value, Header) and value is not Header
 ]
+
+
+def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[object]:
+    """Values of a header's field."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return st.one_of(map(values_of, kind.types))
+    if isinstance(kind, msgspec.inspect.IntType):
+        return st.integers(kind.ge, kind.le)
+    if isinstance(kind, msgspec.inspect.StrType):
+        return texts
+    return st.none() if isinstance(kind, msgspec.inspect.NoneType) else st.booleans()
 
 
 def decode_one(frame: bytes) -> RemotingCommand:
@@ -85,12 +97,10 @@ def test_typed_headers_round_trip_as_strings(
     header_type: type[Header], data: st.DataObject, serialize_type: int
 ) -> None:
     values = {}
-    for field in msgspec.structs.fields(header_type):
-        kind = {"str": texts, "int": st.integers(-(2**63), 2**63 - 1), "bool": st.booleans()}[
-            str(field.type).removeprefix("<class '").partition("'>")[0].partition(" |")[0]
-        ]
-        optional = not field.required and field.default is None
-        values[field.name] = data.draw(st.none() | kind if optional else kind, field.name)
+    info = msgspec.inspect.type_info(header_type)
+    assert isinstance(info, msgspec.inspect.StructType)
+    for field in info.fields:
+        values[field.name] = data.draw(values_of(field.type), field.name)
     header = header_type(**values)
     command = decode_one(encode_request(1, 1, header, serialize_type=serialize_type))
     assert command.header(header_type) == header
@@ -142,3 +152,57 @@ def test_deeply_nested_json_is_refused() -> None:
     deep = b'{"extFields":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001
     with pytest.raises(HeaderError):
         decode_command(JSON, deep, b"").ext_fields  # noqa: B018 - decoding is the point
+
+
+@pytest.mark.parametrize("serialize_type", [JSON, BINARY])
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0000123", 123),
+        ("+7", 7),
+        ("-00", 0),
+        ("-0000000000000000000000009", -9),
+        ("\u0663", 3),
+        ("9223372036854775807", (1 << 63) - 1),
+        ("-9223372036854775808", -(1 << 63)),
+        ("9223372036854775808", None),
+        ("-9223372036854775809", None),
+        ("+1180591620717411303424", None),
+        ("0" * 5_000 + "1", None),
+        (" 7", None),
+        ("+", None),
+        ("0x7", None),
+        ("", None),
+    ],
+)
+def test_numbers_are_those_javas_parse_long_reads(
+    serialize_type: int, text: str, number: int | None
+) -> None:
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": text}
+    frame = encode_request(15, 1, fields, serialize_type=serialize_type)
+    command = decode_command(serialize_type, frame[8:], b"")
+    if number is None:
+        with pytest.raises(HeaderError, match="UpdateConsumerOffsetRequestHeader.*commitOffset"):
+            command.header(UpdateConsumerOffsetRequestHeader)
+    else:
+        header = command.header(UpdateConsumerOffsetRequestHeader)
+        assert (header.commit_offset, header.queue_id) == (number, 0)
+
+
+@pytest.mark.parametrize(("text", "number"), [("-002147483648", -(1 << 31)), ("2147483648", None)])
+def test_a_number_that_is_javas_int_has_32_bits(text: str, number: int | None) -> None:
+    frame = encode_request(30, 1, {"topic": "T", "queueId": text})
+    command = decode_command(JSON, frame[8:], b"")
+    if number is None:
+        with pytest.raises(HeaderError, match="2147483647.*queueId"):
+            command.header(TopicQueueRequestHeader)
+    else:
+        assert command.header(TopicQueueRequestHeader).queue_id == number
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("yes", False)]
+)
+def test_booleans_are_those_javas_parse_boolean_reads(text: str, value: bool) -> None:
+    frame = encode_request(30, 1, {"topic": "T", "queueId": "+1", "committed": text})
+    assert decode_command(JSON, frame[8:], b"").header(TopicQueueRequestHeader).committed is value

@@ -23,13 +23,14 @@ from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
-from orbitmq.broker.schedule import Delivery
+from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.timetable import Timetable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
 from orbitmq.names import SCHEDULE_TOPIC
+from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.store.message_store import MessageStore
@@ -88,9 +89,17 @@ class Broker:
             )
             self.delivery = Delivery(self.store, delays, self.write)
             self.saved = SavedTables(
-                directory, self.topics, self.groups, self.offsets, self.delivery, clock.now_ms
+                directory,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.delivery,
+                clock,
+                sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
             self.saved.load()
+            for topic in self.saved.deleted_topics:  # its queues may be there still
+                self.store.delete_topic(topic)
             undo.pop_all()
         self._timetable = self._make_timetable()
         self._held = self.pulling.held
@@ -104,6 +113,7 @@ class Broker:
         timetable.every(config.offset_save_interval_ms, self.saved.save_topics_and_groups)
         timetable.every(config.delay_offset_save_interval_ms, self.saved.save_delays)
         timetable.every(config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms()))
+        timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
         return timetable
 
     def every(self, interval_ms: int, action: Callable[[], object]) -> None:
@@ -187,6 +197,11 @@ class Broker:
             self._held.message_arrived(topic, queue_id, next_offset, tags_code, properties)
         if topic == SCHEDULE_TOPIC:
             self.delivery.message_arrived(tags_code)  # there it is the time the message is due
+
+    def _look_for_due(self) -> None:
+        """Deliver what is due, even where ``due_ms`` was told by a clock that was set since."""
+        if self.delivery.due_ms is not None:
+            self._deliver(self.clock.now_ms())
 
     def _deliver(self, now_ms: int) -> None:
         try:

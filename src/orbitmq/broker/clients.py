@@ -45,6 +45,12 @@ class ConsumerGroup(Generic[_ConnectionT]):
         self.consume_from_where: ConsumeFromWhere = data.consume_from_where
         self.members: dict[_ConnectionT, ClientInfo] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
+        self._fingerprint: int | None = None
+
+    def is_other(self, fingerprint: int) -> bool:
+        """Whether the heartbeat of a member has another fingerprint than the one before it."""
+        before, self._fingerprint = self._fingerprint, fingerprint
+        return before not in (None, fingerprint)
 
     @property
     def client_ids(self) -> list[str]:

@@ -6,13 +6,26 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
+from orbitmq import codes
 from orbitmq.broker.config import BrokerConfig
-from orbitmq.errors import IllegalNameError
+from orbitmq.broker.table import ConfigTable, TableChange, check_size
+from orbitmq.errors import BrokerError, IllegalNameError
 from orbitmq.names import check_group
-from orbitmq.wire.bodies import DataVersion, SubscriptionGroupConfig
+from orbitmq.wire.bodies import SubscriptionGroupConfig
 
 log = logging.getLogger("orbitmq.broker")
 
+MAX_RETRY_QUEUES: Final = 1_024
+"""The most queues a group's retry topic gets; Java's broker has no limit."""
+_MAX_INT: Final = (1 << 31) - 1
+_RANGES: Final = (
+    ("retry_queue_nums", 0, MAX_RETRY_QUEUES),
+    ("retry_max_times", -1, _MAX_INT),
+    ("consume_timeout_minute", 0, _MAX_INT),
+    ("group_sys_flag", -_MAX_INT - 1, _MAX_INT),
+)
 _BUILT_IN: Final = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
@@ -25,20 +38,20 @@ _BUILT_IN: Final = (
 )
 
 
-class GroupTable:
-    """All consumer groups. ``changed`` says that the table differs from what was last saved."""
+class GroupChange(TableChange, frozen=True):
+    """A group that was made, changed or deleted."""
+
+    value: SubscriptionGroupConfig | None = None
+
+
+class GroupTable(ConfigTable[SubscriptionGroupConfig]):
+    """All consumer groups, ``groups`` by name."""
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
-        self.version = DataVersion(timestamp=now_ms())
-        self.changed = False
-        self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
+        built_in = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
+        super().__init__(built_in, now_ms, GroupChange)
+        self.groups = self.entries
         self._auto_create = config.auto_create_groups
-        self._now_ms = now_ms
-
-    def load(self, groups: dict[str, SubscriptionGroupConfig], version: DataVersion) -> None:
-        """Take in what was saved; it goes before what is built in."""
-        self.groups.update(groups)
-        self.version = version
 
     def __contains__(self, group: str) -> bool:
         return group in self.groups
@@ -59,23 +72,41 @@ class GroupTable:
             self._put(known)
         return known
 
-    def put(self, group: SubscriptionGroupConfig) -> None:
-        """Create or change a group. Raises IllegalNameError."""
+    def check(self, group: SubscriptionGroupConfig) -> None:
+        """Refuse what no group can be. Raises IllegalNameError or BrokerError."""
         check_group(group.group_name)
+        for name, lowest, highest in _RANGES:
+            number = getattr(group, name)
+            if not lowest <= number <= highest:
+                raise BrokerError(
+                    codes.INVALID_PARAMETER,
+                    f"group {group.group_name} cannot have {name}={number}: {lowest} to {highest}",
+                )
+        check_size(group.group_name, group)
+
+    def put(self, group: SubscriptionGroupConfig) -> None:
+        """Create or change a group. Raises IllegalNameError or BrokerError."""
+        self.check(group)
         self._put(group)
+
+    def mended(self, entry: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        """A saved group, with numbers that :meth:`check` allows."""
+        fitting = {
+            name: min(max(getattr(entry, name), lowest), highest)
+            for name, lowest, highest in _RANGES
+        }
+        if all(number == getattr(entry, name) for name, number in fitting.items()):
+            return entry
+        log.warning("consumer group %s is taken with %s", entry.group_name, fitting)
+        return msgspec.structs.replace(entry, **fitting)
 
     def delete(self, group: str) -> None:
         """Forget a group; nothing if there is none."""
-        if self.groups.pop(group, None) is not None:
+        if group in self.groups:
+            self._drop(group)
             log.info("consumer group %s is deleted", group)
-            self._touch()
 
     def _put(self, group: SubscriptionGroupConfig) -> None:
         if group != self.groups.get(group.group_name):
             log.info("consumer group %s is made or changed", group.group_name)
-            self.groups[group.group_name] = group
-            self._touch()
-
-    def _touch(self) -> None:
-        self.version = self.version.next(self._now_ms())
-        self.changed = True
+            self._set(group.group_name, group)

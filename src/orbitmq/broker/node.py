@@ -122,7 +122,7 @@ class Node:
         )
         topics = self.broker.topics
         registrar = Registrar(config.name_servers, identity, topics)
-        topics.on_change = lambda _topic: registrar.topics_changed()
+        topics.on_change = registrar.topic_changed
         undo.push_async_callback(registrar.close)
         await registrar.start()
 

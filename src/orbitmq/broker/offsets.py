@@ -6,13 +6,33 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from orbitmq import codes
+from orbitmq.errors import BrokerError
+
 log = logging.getLogger("orbitmq.broker")
 
 SEPARATOR = "@"
 """Stands between topic and group in a key of ``consumerOffset.json``."""
 
+MAX_OFFSET = (1 << 63) - 1
+"""The greatest offset there is (Java's Long.MAX_VALUE)."""
+
 _Place: TypeAlias = tuple[str, str, int]
 """A topic, a group and a queue id."""
+
+
+def is_offset(number: int) -> bool:
+    """Whether a queue can have a message there, or have it next."""
+    return 0 <= number <= MAX_OFFSET
+
+
+def check_offset(number: int, topic: str, queue_id: int) -> None:
+    """Raise BrokerError for what is no offset."""
+    if not is_offset(number):
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"{number} is no offset of {topic} queue {queue_id}: they are 0 to {MAX_OFFSET}",
+        )
 
 
 class _Reset(NamedTuple):
@@ -36,6 +56,14 @@ class ConsumerOffsets:
         self.changed = False
         self._pulled: dict[_Place, int] = {}
         self._resets: dict[_Place, _Reset] = {}
+
+    def load(self, table: dict[str, dict[int, int]]) -> None:
+        """Take in what was saved, but no offsets that no queue can have."""
+        for key, queues in table.items():
+            self.table[key] = {number: at for number, at in queues.items() if is_offset(at)}
+            if len(self.table[key]) < len(queues):
+                dropped = {number: at for number, at in queues.items() if not is_offset(at)}
+                log.warning("%s: these are no offsets, and dropped: %s", key, dropped)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the offset of the next message ``group`` is to consume from a queue."""

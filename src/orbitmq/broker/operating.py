@@ -18,6 +18,7 @@ from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import TopicTable
 from orbitmq.errors import BrokerError
 from orbitmq.message import MessageQueue
+from orbitmq.names import check_group
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.admin_bodies import OffsetWrapper
 from orbitmq.wire.bodies import SubscriptionData, TopicConfig
@@ -159,7 +160,9 @@ class Operating(Generic[_OwnerT]):
         """Set the offsets of ``group`` to those of ``source``, in ``topic`` or in all of them.
 
         Unless ``offline``, topics are left out that an online ``source`` does not subscribe to.
+        Raises IllegalNameError for a group there cannot be.
         """
+        check_group(group)
         every = [topic] if topic else self._offsets.topics(source)
         topics = every if offline else self.consumed_topics(source, topic)
         for name in topics:

@@ -18,7 +18,7 @@ from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.filtering import MessageFilter, Subscriptions
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.long_poll import HeldPull, LongPollTable
-from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.offsets import ConsumerOffsets, check_offset
 from orbitmq.broker.topics import READ_WRITE, TopicTable
 from orbitmq.errors import BrokerError
 from orbitmq.message import PullStatus
@@ -112,6 +112,8 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         ``held`` will name it ready when there may be something, or its time is up; it is then
         asked for by :meth:`pull`.
         """
+        if pull.commit_offset is not None:
+            check_offset(pull.commit_offset, pull.topic, pull.queue_id)
         group, topic, match = self._check(pull)
         pulled = self._get(pull, topic, group, match)
         if pull.commit_offset is not None and pulled.found.status is not GetStatus.OFFSET_RESET:

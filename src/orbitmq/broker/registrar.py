@@ -1,8 +1,9 @@
 """Keeps name servers of other processes told of this broker and its topics.
 
-They are told when the broker starts, at once when topics change, and every 30 s, which they take
-for a sign of life; a name server that went away is told again a second after it is back. Follows
-BrokerController.registerBrokerAll and BrokerOuterAPI.
+They are told of all topics when the broker starts and every 30 s, which they take for a sign of
+life, and at once of those that changed; a name server that went away is told again a second after
+it is back. Follows BrokerController.registerBrokerAll, registerIncrementBrokerData and
+BrokerOuterAPI.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, NetworkError, OrbitMQError, for_code
 from orbitmq.net.connection import Connection
 from orbitmq.net.pool import ConnectionPool
-from orbitmq.wire.bodies import TopicConfigAndMappingSerializeWrapper
+from orbitmq.wire.bodies import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from orbitmq.wire.command import Header, RemotingCommand
 from orbitmq.wire.headers import BrokerRequestHeader, RegisterBrokerRequestHeader
 from orbitmq.wire.registration import RegisterBrokerBody
@@ -45,6 +46,8 @@ class Registrar:
         self._topics = topics
         self._pool = ConnectionPool(_ignore_request, connect_timeout_ms=_TIMEOUT_MS)
         self._changed = {address: asyncio.Event() for address in name_servers}
+        # By address the topics it is to be told of; None: all, as it knows nothing.
+        self._untold: dict[str, dict[str, TopicConfig] | None] = dict.fromkeys(name_servers)
         self._failing: set[str] = set()
         self._keepers: list[asyncio.Task[None]] = []
 
@@ -53,9 +56,12 @@ class Registrar:
         await asyncio.gather(*map(self._register, self._changed))
         self._keepers = [asyncio.create_task(self._keep(address)) for address in self._changed]
 
-    def topics_changed(self) -> None:
-        """Have the name servers told of the topics as they are now."""
-        for changed in self._changed.values():
+    def topic_changed(self, topic: TopicConfig) -> None:
+        """Have the name servers told of a topic that is new or different."""
+        for address, changed in self._changed.items():
+            untold = self._untold[address]
+            if untold is not None:
+                untold[topic.topic_name] = topic
             changed.set()
 
     async def close(self) -> None:
@@ -68,28 +74,35 @@ class Registrar:
 
     async def _keep(self, address: str) -> None:
         while True:
-            await self._until_due(address)
+            changed = await self._until_changed(address)
+            if not changed or self._pool.idle(address) is None:
+                self._untold[address] = None
             await self._register(address)
 
-    async def _until_due(self, address: str) -> None:
+    async def _until_changed(self, address: str) -> bool:
+        """Wait until topics changed (True), or it is time for the name server to be told of all."""
         loop = asyncio.get_running_loop()
         due = loop.time() + REGISTER_SECONDS
         while loop.time() < due:
             try:
                 async with asyncio.timeout(_RETRY_SECONDS):
                     await self._changed[address].wait()
-                    return
+                    return True
             except TimeoutError:
                 if self._pool.idle(address) is None:
-                    return
+                    return False
+        return False
 
     async def _register(self, address: str) -> None:
         self._changed[address].clear()
+        untold, self._untold[address] = self._untold[address], {}
         identity = self._identity
         topics = TopicConfigAndMappingSerializeWrapper(
-            topic_config_table=self._topics.topics, data_version=self._topics.version
+            topic_config_table=dict(self._topics.topics) if untold is None else untold,
+            data_version=self._topics.version,
         )
-        body = RegisterBrokerBody(topics).encode()
+        # Beside the loop, which tens of thousands of topics would keep from its clients.
+        body = await asyncio.to_thread(RegisterBrokerBody(topics).encode)
         header = RegisterBrokerRequestHeader(
             broker_name=identity.broker_name,
             broker_addr=identity.broker_addr,
@@ -101,6 +114,9 @@ class Registrar:
         try:
             await self._ask(address, RequestCode.REGISTER_BROKER, header, body)
         except (NetworkError, BrokerError) as error:
+            self._untold[address] = None
+            if untold is not None:  # it may know nothing of this broker any more
+                self._changed[address].set()
             if address not in self._failing:
                 self._failing.add(address)
                 log.warning(

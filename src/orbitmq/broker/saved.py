@@ -1,7 +1,10 @@
 """The broker's tables as files under ``config/``, in Apache's form and names.
 
-A table that cannot be read, or is empty, is taken from its backup; when that cannot be read either,
-the broker does not start, because it would otherwise save an empty one over it.
+Each is saved as a whole, off the broker's thread, at intervals and when the broker closes. What
+changes in topics and groups meanwhile is in a journal beside the file before it is answered for;
+the next start reads it, and a broker that closes leaves none. A table that cannot be read, or is
+empty, is taken from its backup; when that cannot be read either, the broker does not start, because
+it would otherwise save an empty one over it.
 """
 
 from __future__ import annotations
@@ -10,14 +13,17 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.groups import GroupChange, GroupTable
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.schedule import Delivery
-from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.table import ConfigTable, TableChange
+from orbitmq.broker.topics import TopicChange, TopicTable
+from orbitmq.clock import Clock
 from orbitmq.errors import BodyError, CorruptStoreError, StoreError
 from orbitmq.store.config_file import ConfigFile
+from orbitmq.store.journal import Journal
 from orbitmq.wire.bodies import (
     Body,
     ConsumerOffsetSerializeWrapper,
@@ -30,6 +36,10 @@ log = logging.getLogger("orbitmq.broker")
 
 _BodyT = TypeVar("_BodyT", bound=Body)
 
+_REST: Final = 20
+"""How many times as long as it took to save a table it is not saved again: a big one would keep
+the interpreter busy all the time."""
+
 
 class DelayOffsets(Body, frozen=True):
     """How far each delay level is delivered; the form of ``config/delayOffset.json``."""
@@ -38,8 +48,18 @@ class DelayOffsets(Body, frozen=True):
     data_version: DataVersion | None = None
 
 
+class _Table(Protocol):
+    """What is saved; ``changed`` says that it differs from its file."""
+
+    changed: bool
+
+
 class SavedTables:
-    """Loads and saves the tables of one broker; ``directory`` is the store's."""
+    """Loads and saves the tables of one broker; ``directory`` is the store's.
+
+    With ``sync`` a change of topics or groups is on the disk before it is answered for.
+    ``deleted_topics`` are those which a broker that was killed had deleted shortly before.
+    """
 
     def __init__(
         self,
@@ -48,104 +68,256 @@ class SavedTables:
         groups: GroupTable,
         offsets: ConsumerOffsets,
         delivery: Delivery,
-        now_ms: Callable[[], int],
+        clock: Clock,
+        *,
+        sync: bool,
     ) -> None:
+        self.deleted_topics: set[str] = set()
         config = directory / "config"
-        self._topics_file = ConfigFile(config / "topics.json")
-        self._groups_file = ConfigFile(config / "subscriptionGroup.json")
-        self._offsets_file = ConfigFile(config / "consumerOffset.json")
-        self._delays_file = ConfigFile(config / "delayOffset.json")
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+        now_ms = clock.now_ms
+        self._topics_table = topics
+        self._groups_table = groups
+        self._offsets_table = offsets
         self._delivery = delivery
-        self._now_ms = now_ms
         self._offsets_version = DataVersion(timestamp=now_ms())
         self._delays_version = DataVersion(timestamp=now_ms())
-        self._complaint = ""
-        self._tried = topics.version, groups.version
-        self._writer = ThreadPoolExecutor(1, "orbitmq-saver")
+        writer = ThreadPoolExecutor(1, "orbitmq-saver")
+        self._writer = writer
+
+        def offsets_now() -> Body:
+            self._offsets_version = self._offsets_version.next(now_ms())
+            table = {key: dict(queues) for key, queues in offsets.table.items()}
+            return ConsumerOffsetSerializeWrapper(table, self._offsets_version)
+
+        def delays_now() -> Body:
+            self._delays_version = self._delays_version.next(now_ms())
+            return DelayOffsets(dict(delivery.offsets), self._delays_version)
+
+        self._topics = _JournaledFile(
+            config / "topics.json",
+            topics,
+            lambda: TopicConfigSerializeWrapper(dict(topics.topics), topics.version),
+            writer,
+            clock,
+            sync=sync,
+        )
+        self._groups = _JournaledFile(
+            config / "subscriptionGroup.json",
+            groups,
+            lambda: SubscriptionGroupWrapper(
+                subscription_group_table=dict(groups.groups), data_version=groups.version
+            ),
+            writer,
+            clock,
+            sync=sync,
+        )
+        self._offsets = _SavedFile(
+            config / "consumerOffset.json", offsets, offsets_now, writer, clock
+        )
+        self._delays = _SavedFile(config / "delayOffset.json", delivery, delays_now, writer, clock)
+        self._all = (self._topics, self._groups, self._offsets, self._delays)
 
     def load(self) -> None:
         """Take in what was saved. Raises StoreError when it cannot be read."""
-        topics = _load(self._topics_file, TopicConfigSerializeWrapper)
+        topics = _load(self._topics.file, TopicConfigSerializeWrapper)
         if topics is not None:
-            self._topics.load(topics.topic_config_table, topics.data_version)
-        groups = _load(self._groups_file, SubscriptionGroupWrapper)
+            self._topics_table.load(topics.topic_config_table, topics.data_version)
+        changes = self._topics.replay(TopicChange, has_file=topics is not None)
+        self.deleted_topics = {change.name for change in changes} - self._topics_table.topics.keys()
+        groups = _load(self._groups.file, SubscriptionGroupWrapper)
         if groups is not None:
-            self._groups.load(groups.subscription_group_table, groups.data_version)
-        offsets = _load(self._offsets_file, ConsumerOffsetSerializeWrapper)
+            self._groups_table.load(groups.subscription_group_table, groups.data_version)
+        self._groups.replay(GroupChange, has_file=groups is not None)
+        offsets = _load(self._offsets.file, ConsumerOffsetSerializeWrapper)
         if offsets is not None:
-            self._offsets.table.update(offsets.offset_table)
+            self._offsets_table.load(offsets.offset_table)
             self._offsets_version = offsets.data_version or self._offsets_version
-        delays = _load(self._delays_file, DelayOffsets)
+        delays = _load(self._delays.file, DelayOffsets)
         if delays is not None:
             self._delivery.load(delays.offset_table)
             self._delays_version = delays.data_version or self._delays_version
-        self._tried = self._topics.version, self._groups.version
+
+    @property
+    def saving(self) -> bool:
+        """Whether a table is being saved in the background."""
+        return any(saved.saving for saved in self._all)
 
     def save_changes(self) -> None:
-        """Save topics and groups that changed since the last try: at the end of every tick."""
-        if (self._topics.version, self._groups.version) != self._tried:
-            self.save_topics_and_groups()
+        """Write down what has changed in topics and groups: at the end of every tick."""
+        self._topics.write_down()
+        self._groups.write_down()
 
     def save_topics_and_groups(self) -> None:
-        """Save them where they changed; what cannot be saved stays so until the next call."""
-        self._tried = self._topics.version, self._groups.version
-        if self._topics.changed:
-            body = TopicConfigSerializeWrapper(self._topics.topics, self._topics.version)
-            self._topics.changed = not self._save(self._topics_file, body.encode())
-        if self._groups.changed:
-            groups = SubscriptionGroupWrapper(
-                subscription_group_table=self._groups.groups, data_version=self._groups.version
-            )
-            self._groups.changed = not self._save(self._groups_file, groups.encode())
+        """Save them where they changed, in the background."""
+        for saved in (self._topics, self._groups):
+            saved.write_down(again=True)
+            saved.save_later()
 
     def save_offsets(self) -> None:
         """Save the consumer offsets where they changed, in the background."""
-        if self._offsets.changed:
-            self._offsets_version = self._offsets_version.next(self._now_ms())
-            table = {key: dict(queues) for key, queues in self._offsets.table.items()}
-            body = ConsumerOffsetSerializeWrapper(table, self._offsets_version)
-            self._save_later(self._offsets_file, body, self._offsets)
+        self._offsets.save_later()
 
     def save_delays(self) -> None:
         """Save the delivery offsets of delayed messages where they changed, in the background."""
-        if self._delivery.changed:
-            self._delays_version = self._delays_version.next(self._now_ms())
-            body = DelayOffsets(dict(self._delivery.offsets), self._delays_version)
-            self._save_later(self._delays_file, body, self._delivery)
+        self._delays.save_later()
 
     def close(self) -> None:
         """Save everything that changed, and end the background thread."""
-        self.save_topics_and_groups()
-        self.save_offsets()
-        self.save_delays()
         self._writer.shutdown()
+        for saved in self._all:
+            saved.close()
 
-    def _save_later(self, file: ConfigFile, body: Body, table: ConsumerOffsets | Delivery) -> None:
-        """Save ``body``, a copy of ``table``, off the broker's thread.
 
-        Disks take their time, and so do the offsets of many groups to be written as JSON.
+class _SavedFile:
+    """A table and its file. ``snapshot`` gives the table as it is now, untouched by later changes.
+
+    It is taken on the broker's thread; to encode and to write it is the background thread's, which
+    is at it while ``saving``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        table: _Table,
+        snapshot: Callable[[], Body],
+        writer: ThreadPoolExecutor,
+        clock: Clock,
+    ) -> None:
+        self.file: Final = ConfigFile(path)
+        self._table = table
+        self._snapshot = snapshot
+        self._writer = writer
+        self._clock = clock
+        self.saving = False
+        self._rest_until = 0.0
+        self._complaints = set[str]()
+
+    def save_later(self) -> None:
+        """Save the table in the background, if it changed and is not being saved now.
+
+        What cannot be saved stays changed, for the next call to try again.
         """
-        table.changed = False
+        if self.saving or not self._table.changed or self._clock.monotonic() < self._rest_until:
+            return
+        self.saving = True
+        body = self._begin()
+        self._writer.submit(self._save_in_background, body).add_done_callback(_tell_failure)
 
-        def save() -> None:
-            if not self._save(file, body.encode()):
-                table.changed = True  # so that the next round tries again
+    def close(self) -> None:
+        """Save the table if it changed, now that the background thread has ended."""
+        if self._table.changed:
+            self._save(self._begin())
 
-        self._writer.submit(save).add_done_callback(_tell_failure)
+    def _begin(self) -> Body:
+        self._table.changed = False
+        return self._snapshot()
 
-    def _save(self, file: ConfigFile, content: bytes) -> bool:
+    def _save_in_background(self, body: Body) -> None:
+        begun = self._clock.monotonic()
         try:
-            file.save(content)
+            self._save(body)
+        finally:
+            now = self._clock.monotonic()
+            self._rest_until = now + _REST * (now - begun)
+            self.saving = False
+
+    def _save(self, body: Body) -> None:
+        saved = False
+        try:
+            self.file.save(body.encode())
+            self._saved()
+            saved = True
+            self._complaints.clear()
         except StoreError as error:
-            if str(error) != self._complaint:  # once, not every five seconds
-                log.error("%s is kept in memory, it cannot be saved: %s", file.path.name, error)  # noqa: TRY400
-                self._complaint = str(error)
-            return False
-        self._complaint = ""
-        return True
+            self._complain(error)
+        finally:
+            if not saved:
+                self._table.changed = True  # so that the next round tries again
+
+    def _saved(self) -> None:
+        """Do what may be done now that the file is on the disk."""
+
+    def _complain(self, error: StoreError) -> None:
+        if str(error) not in self._complaints:  # once, not every five seconds
+            log.error("%s is kept in memory, it cannot be saved: %s", self.file.path.name, error)
+            self._complaints.add(str(error))
+
+
+class _JournaledFile(_SavedFile):
+    """A table whose changes are written down at once."""
+
+    def __init__(
+        self,
+        path: Path,
+        table: ConfigTable[Any],
+        snapshot: Callable[[], Body],
+        writer: ThreadPoolExecutor,
+        clock: Clock,
+        *,
+        sync: bool,
+    ) -> None:
+        super().__init__(path, table, snapshot, writer, clock)
+        self._journal = Journal(path.with_name(path.name + ".journal"), sync=sync)
+        self._changes = table
+        self._tried = 0
+
+    def replay(self, form: type[TableChange], *, has_file: bool) -> list[TableChange]:
+        """Make the changes again that a broker which was killed had written down; returns them.
+
+        Those the file has already, and those of another state of it, are left out.
+        """
+        entries = self._journal.read()
+        if entries is None:
+            return []
+        table = self._changes
+        table.changed = True
+        changes = [_decoded(form, entry, self._journal.path) for entry in entries]
+        if changes and not has_file:
+            table.version = changes[0].before
+        made = [change for change in changes if table.replay(change)]
+        log.info("%d changes to %s were not saved yet", len(made), self.file.path.name)
+        if changes and changes[-1].after != table.version:
+            log.warning(
+                "%d changes in %s are left out: %s has been saved by another broker since",
+                len(changes) - len(made), self._journal.path.name, self.file.path.name,
+            )  # fmt: skip
+        return made
+
+    def write_down(self, *, again: bool = False) -> None:
+        """Put what has changed into the journal.
+
+        What cannot be put there waits until more changes, or for a call with ``again``.
+        """
+        changes = self._changes.changes
+        if not changes or (len(changes) == self._tried and not again):
+            return
+        try:
+            self._journal.append(change.encode() for change in changes)
+            changes.clear()
+        except StoreError as error:
+            self._complain(error)
+        self._tried = len(changes)
+
+    def close(self) -> None:
+        """As of any saved file; the journal goes, unless it is still needed."""
+        self.write_down(again=True)
+        super().close()
+        try:
+            if not self._table.changed:
+                self._journal.remove()
+        except StoreError as error:
+            self._complain(error)
+        self._journal.close()
+
+    def _begin(self) -> Body:
+        try:
+            self._journal.retire()
+        except StoreError as error:
+            self._complain(error)
+        return super()._begin()
+
+    def _saved(self) -> None:
+        self._journal.drop_retired()
 
 
 def _tell_failure(saving: Future[None]) -> None:
@@ -161,6 +333,17 @@ _WITHOUT: Final = {
     "delayOffset.json": "delayed messages are delivered again, all that are still stored",
 }
 """What a broker does without each file."""
+
+
+def _decoded(form: type[_BodyT], entry: bytes, path: Path) -> _BodyT:
+    try:
+        return form.decode(entry)
+    except BodyError as error:
+        raise CorruptStoreError(
+            f"{path} has a change that cannot be read ({error}): start the version that wrote it, "
+            "or remove the file to start without the changes it holds",
+            str(path),
+        ) from error
 
 
 def _load(file: ConfigFile, form: type[_BodyT]) -> _BodyT | None:

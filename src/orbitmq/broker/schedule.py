@@ -9,6 +9,7 @@ crash. Follows ScheduleMessageService.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -31,6 +32,10 @@ from orbitmq.wire.record import Draft
 
 log = logging.getLogger("orbitmq.broker")
 
+LOOK_INTERVAL_MS: Final = 2_000
+"""How often the first message of each level is looked at, whatever ``due_ms`` says: the wall clock
+that it is told in may have been set back. Java's broker looks ten times a second."""
+_QUEUE_ID: Final = re.compile("[0-9]{1,10}")
 _BATCH: Final = 256
 """The most messages of a level that one run delivers, so that the broker's loop stays free."""
 
@@ -95,6 +100,9 @@ class Delivery:
         """Deliver what is due of one level; when its next is."""
         queue_id = level - 1
         offset = max(self.offsets.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, queue_id))
+        first = self._store.read_units(SCHEDULE_TOPIC, queue_id, offset, 1)
+        if first and (due_ms := self._due(first[0], level, now_ms)) > now_ms:
+            return due_ms
         units = self._store.read_units(SCHEDULE_TOPIC, queue_id, offset, _BATCH)
         next_due = now_ms if len(units) == _BATCH else None
         delivered = 0
@@ -115,7 +123,10 @@ class Delivery:
         return next_due
 
     def _due(self, unit: QueueUnit, level: int, now_ms: int) -> int:
-        """When a message is due; now, if the clock was set back since it came."""
+        """When a message is due; now, if the clock was set back since it came.
+
+        DeliverDelayedMessageTimerTask.correctDeliverTimestamp.
+        """
         latest = self._delays.delivery_time(level, now_ms)
         return unit.tags_code if unit.tags_code <= latest else now_ms
 
@@ -129,7 +140,7 @@ class Delivery:
             draft = redraft(record)
             topic = find_property(draft.properties, REAL_TOPIC)
             queue_id = find_property(draft.properties, REAL_QID) or ""
-            if topic is None or topic == HALF_TOPIC or not queue_id.isdigit():
+            if topic is None or topic == HALF_TOPIC or not _QUEUE_ID.fullmatch(queue_id):
                 log.error("a delayed message cannot go to topic %s queue %s", topic, queue_id)
                 return
             draft.topic = topic

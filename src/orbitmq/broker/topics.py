@@ -1,7 +1,7 @@
 """The topics of the broker: made by admin calls, by the first message sent, or for a group.
 
 Follows TopicConfigManager. Every change is told to ``on_change``, which registers the topic with
-the name server, and marks the table as not saved yet.
+the name server.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.table import ConfigTable, TableChange
 from orbitmq.names import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -24,7 +25,7 @@ from orbitmq.names import (
     check_topic,
     is_system_topic,
 )
-from orbitmq.wire.bodies import DataVersion, TopicConfig
+from orbitmq.wire.bodies import TopicConfig
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -32,6 +33,9 @@ PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
 READ_WRITE = PERM_READ | PERM_WRITE
+
+MAX_QUEUES = 65_536
+"""The most queues a topic can have; Java's broker has no limit."""
 
 UNIT_TOPIC = 1
 """A bit of ``topic_sys_flag`` (Java's TopicSysFlag): the topic belongs to a unit."""
@@ -42,26 +46,36 @@ _BENCHMARK_QUEUES = 1024
 _CLUSTER_TOPIC_QUEUES = 16
 
 
-class TopicTable:
-    """All topics. ``now_ms`` gives the time that goes into their version.
+class TopicChange(TableChange, frozen=True):
+    """A topic that was made, changed or deleted."""
 
-    ``changed`` says that the table differs from what was last saved; ``on_change`` is called
-    with each topic that is new or different.
-    """
+    value: TopicConfig | None = None
+
+
+class TopicTable(ConfigTable[TopicConfig]):
+    """All topics, ``topics`` by name; ``on_change`` is called with each new or different one."""
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int], delay_levels: int) -> None:
-        self.version = DataVersion(timestamp=now_ms())
-        self.changed = False
+        built_in = _built_in_topics(config, delay_levels)
+        super().__init__({topic.topic_name: topic for topic in built_in}, now_ms, TopicChange)
         self.on_change: Callable[[TopicConfig], None] = _ignore
         self._config = config
-        self._now_ms = now_ms
-        self.topics = {topic.topic_name: topic for topic in _built_in_topics(config, delay_levels)}
+        self.topics = self.entries
         self.get = self.topics.get
 
-    def load(self, topics: dict[str, TopicConfig], version: DataVersion) -> None:
-        """Take in what was saved; it goes before what is built in."""
-        self.topics.update(topics)
-        self.version = version
+    def mended(self, entry: TopicConfig) -> TopicConfig:
+        """A saved topic, with as many queues as one can have."""
+        read, write = (
+            min(max(number, 0), MAX_QUEUES)
+            for number in (entry.read_queue_nums, entry.write_queue_nums)
+        )
+        if (read, write) == (entry.read_queue_nums, entry.write_queue_nums):
+            return entry
+        log.warning(
+            "topic %s is taken with %d queues to read and %d to write, not %d and %d",
+            entry.topic_name, read, write, entry.read_queue_nums, entry.write_queue_nums,
+        )  # fmt: skip
+        return msgspec.structs.replace(entry, read_queue_nums=read, write_queue_nums=write)
 
     def is_reserved(self, topic: str) -> bool:
         """Whether users may not create or delete ``topic``."""
@@ -78,15 +92,14 @@ class TopicTable:
                 "topic %s has %d queues to read, %d to write, permission %d",
                 topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm,
             )  # fmt: skip
-            self.topics[topic.topic_name] = topic
-            self._touch()
+            self._set(topic.topic_name, topic)
             self.on_change(topic)
 
     def delete(self, topic: str) -> None:
         """Forget a topic; nothing if there is none."""
-        if self.topics.pop(topic, None) is not None:
+        if topic in self.topics:
+            self._drop(topic)
             log.info("topic %s is deleted", topic)
-            self._touch()
 
     def create_by_sending(
         self, topic: str, default_topic: str, queues: int, sys_flag: int
@@ -136,10 +149,6 @@ class TopicTable:
             known = msgspec.structs.replace(known, order=order)
             self.put(known)
         return known
-
-    def _touch(self) -> None:
-        self.version = self.version.next(self._now_ms())
-        self.changed = True
 
 
 def any_queue(topic: TopicConfig) -> int:

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from orbitmq import codes
+from orbitmq.errors import BrokerError
 from orbitmq.wire.bodies import (
     MASTER_ID,
     BrokerData,
@@ -26,6 +28,15 @@ from orbitmq.wire.registration import TopicList
 log = logging.getLogger("orbitmq.nameserver")
 
 BROKER_TIMEOUT_MS: Final = 120_000
+# Java's name server keeps whatever it is told; these bound what strangers can have kept.
+MAX_NAME_LENGTH: Final = 255
+"""How long names and addresses may be, in characters."""
+MAX_BROKERS: Final = 64
+"""How many brokers may register over one connection."""
+MAX_TOPICS: Final = 200_000
+"""How many topics are kept."""
+MAX_QUEUES: Final = 65_536
+"""How many queues a topic may have on one broker."""
 _WRITE: Final = 2
 _READ_WRITE: Final = 6
 
@@ -92,8 +103,10 @@ class RouteTable:
         """Take in a broker and its topics, all or only those that changed.
 
         None when a broker tells of a single topic before its first registration, or another
-        broker with the same name and id has a newer state: nothing is changed then.
+        broker with the same name and id has a newer state: nothing is changed then. Raises
+        BrokerError for names that are too long, and too many brokers on one connection.
         """
+        self._check(registration, connection)
         broker, name, broker_id = (
             registration.broker, registration.broker_name, registration.broker_id,
         )  # fmt: skip
@@ -229,9 +242,14 @@ class RouteTable:
         queues = list(queues)
         if all(data.broker_name in self._brokers for data in queues):
             for data in queues:
-                self._topics.setdefault(topic, {})[data.broker_name] = data
+                if self._may_have(topic, data.read_queue_nums, data.write_queue_nums):
+                    self._topics.setdefault(topic, {})[data.broker_name] = data
         else:
-            log.warning("topic %s is not registered: a broker in %s is unknown", topic, queues)
+            log.warning(
+                "topic %.99s is not registered: a broker of its %d queues is unknown",
+                topic,
+                len(queues),
+            )
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, in one cluster or in all."""
@@ -242,6 +260,37 @@ class RouteTable:
 
     # Inner workings
 
+    def _check(self, registration: Registration, connection: Hashable | None) -> None:
+        broker = registration.broker
+        names = (
+            registration.broker_name, broker.cluster, broker.address, registration.ha_address,
+            registration.zone or "",
+        )  # fmt: skip
+        if max(map(len, names)) > MAX_NAME_LENGTH:
+            raise BrokerError(
+                codes.INVALID_PARAMETER,
+                f"a broker's names and addresses have {MAX_NAME_LENGTH} characters at most: "
+                "shorten them",
+            )
+        if connection is not None and broker not in self._live:
+            count = sum(live.connection == connection for live in self._live.values())
+            if count >= MAX_BROKERS:
+                raise BrokerError(
+                    codes.SYSTEM_ERROR,
+                    f"{count} brokers are registered over this connection, as many as may be: use "
+                    "another for more",
+                )
+
+    def _may_have(self, topic: str, *queues: int) -> bool:
+        """Whether a topic with so many queues is kept; if not, that is logged."""
+        if len(topic) > MAX_NAME_LENGTH or not all(0 <= number <= MAX_QUEUES for number in queues):
+            log.warning("topic %.99s with %s queues is left out: there is none such", topic, queues)
+            return False
+        if topic not in self._topics and len(self._topics) >= MAX_TOPICS:
+            log.warning("topic %s is left out: there are %d already", topic, MAX_TOPICS)
+            return False
+        return True
+
     def _has_newer(self, holder: BrokerId, broker: BrokerId, version: DataVersion) -> bool:
         live = self._live.get(holder)
         return (
@@ -251,6 +300,8 @@ class RouteTable:
         )
 
     def _put_queues(self, topic: TopicConfig, broker_name: str, perm: int) -> None:
+        if not self._may_have(topic.topic_name, topic.read_queue_nums, topic.write_queue_nums):
+            return
         self._topics.setdefault(topic.topic_name, {})[broker_name] = QueueData(
             broker_name=broker_name,
             read_queue_nums=topic.read_queue_nums,

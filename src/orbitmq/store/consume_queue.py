@@ -54,7 +54,8 @@ class ConsumeQueue:
     Files are read through ``open_files``, on the thread that adds.
     ``max_offset`` is the queue offset after the last entry, ``next_offset`` the one after the
     last staged message, ``min_offset`` that of the first message still in the commit log.
-    Removed queues keep taking entries, for messages already staged, but write no files.
+    Removed queues keep taking entries, for messages already staged, but write no files. One that
+    ``begins_anew`` leaves alone what is in its directory, which is about to be removed.
     """
 
     def __init__(
@@ -66,6 +67,8 @@ class ConsumeQueue:
         file_units: int,
         lock: Lock,
         open_files: OpenFiles,
+        *,
+        begins_anew: bool = False,
     ) -> None:
         self.topic: Final = topic
         self.queue_id: Final = queue_id
@@ -81,10 +84,9 @@ class ConsumeQueue:
         self._open_files = open_files
         self._tail = _Tail(0, bytearray())
         kind, setting = "consume-queue file", "consume_queue_units"
-        self._files = {
-            base // UNIT_SIZE: directory / segment_name(base)
-            for base in list_segments(directory, self._file_size, kind, setting)
-        }
+        size = self._file_size
+        bases = [] if begins_anew else list_segments(directory, size, kind, setting)
+        self._files = {base // UNIT_SIZE: directory / segment_name(base) for base in bases}
         self._unsynced: set[Path] = set()
         self._doubtful: set[Path] = set()  # a sync of these failed: their pages only look clean
         self._written: set[int] = set()  # files whose names are on the disk, or will be by sync()

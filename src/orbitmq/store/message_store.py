@@ -284,17 +284,15 @@ class MessageStore:
     def delete_topic(self, topic: str) -> bool:
         """Delete all queues of a topic; whether there were any. Its records stay in the log.
 
-        A message that comes later starts its queue anew at offset 0. Raises StoreError when a
-        file cannot be deleted; the queues are gone from the store all the same.
+        A message that comes later starts its queue anew at offset 0. The files are removed in the
+        background, soon.
         """
         if self._closed:
             raise self._closed_error()
-        try:
-            return self._table.remove_topic(topic)
-        except OSError as error:
-            raise store_error(error, self.directory, f"delete topic {topic}") from error
-        finally:
+        removed = self._table.remove_topic(topic)
+        if removed:
             self._queue_flusher.request_mark()
+        return removed
 
     # Reading
 

@@ -19,9 +19,10 @@ _MAX_NAME_BYTES: Final = 255
 class QueueTable:
     """The queues under ``consumequeue/``, loaded from there at the start.
 
-    ``lock`` guards the tails: whoever adds entries holds it. A second, inner lock keeps flushing
-    and removing a queue apart. ``damaged`` has the queues whose files are of a wrong length, or not
-    all there, with what is wrong: they are not among ``queues``.
+    ``lock`` guards the tails: whoever adds entries holds it. Files are written and removed by
+    flush() and sync() alone, so that nobody else waits for the disk. ``damaged`` has the queues
+    whose files are of a wrong length, or not all there, with what is wrong: they are not among
+    ``queues``.
     """
 
     def __init__(self, ops: FileOps, directory: Path, file_units: int) -> None:
@@ -30,9 +31,9 @@ class QueueTable:
         self._ops = ops
         self._directory = directory
         self._file_units = file_units
-        self._files_lock = Lock()
         self.damaged: Final[list[tuple[Path, CorruptStoreError]]] = []
         self._open_files = OpenFiles(descriptors.queue_files())
+        self._gone: set[str] = set()  # topics whose files are still to be removed
         for topic in _directories(directory):
             for queue in _directories(topic):
                 if queue.name.isascii() and queue.name.isdigit():
@@ -62,6 +63,7 @@ class QueueTable:
                 self._file_units,
                 self.lock,
                 self._open_files,
+                begins_anew=topic in self._gone,
             )
             self.queues[topic, queue_id] = queue
         return queue
@@ -79,44 +81,58 @@ class QueueTable:
         return len(offsets), sum(offsets)
 
     def flush(self) -> None:
-        """Write all tails to files. Raises the first OSError, after trying every queue."""
-        failure: OSError | None = None
+        """Remove the files of what is gone, then write all tails to files.
+
+        Raises the first OSError, after trying every queue.
+        """
+        failure = self._remove_files()
         for queue in list(self.queues.values()):
-            with self._files_lock:
-                if not queue.removed:
-                    try:
-                        queue.flush()
-                    except OSError as error:
-                        failure = failure or error
+            if not queue.removed and queue.topic not in self._gone:
+                try:
+                    queue.flush()
+                except OSError as error:
+                    failure = failure or error
         if failure is not None:
             raise failure
 
     def sync(self) -> None:
         """Bring what flush wrote to the disk. Raises OSError."""
         for queue in list(self.queues.values()):
-            with self._files_lock:
-                if not queue.removed:
-                    queue.sync()
+            if not queue.removed:
+                queue.sync()
 
     def remove_topic(self, topic: str) -> bool:
-        """Forget a topic's queues and delete their files; whether there were any.
-
-        Raises OSError when a file cannot be deleted; the queues are forgotten all the same.
-        """
+        """Forget a topic's queues; whether there were any. The next flush removes their files."""
         removed = [queue for (name, _), queue in self.queues.items() if name == topic]
-        with self._files_lock:
-            for queue in removed:
-                queue.removed = True
-                queue.close_files()
-                del self.queues[topic, queue.queue_id]
-            directory = self._directory / topic
-            if removed and directory.exists():
-                shutil.rmtree(directory)
+        if removed:
+            self._gone.add(topic)  # before a queue of that name is made anew
+        for queue in removed:
+            queue.removed = True
+            queue.close_files()
+            del self.queues[topic, queue.queue_id]
         return bool(removed)
 
     def close(self) -> None:
         """Give the files back."""
         self._open_files.close_all()
+
+    def _remove_files(self) -> OSError | None:
+        """Delete the directories of topics that are gone; the first error of one that stays.
+
+        Queues of such a topic made anew are not written until that is done. Whoever makes them
+        while it is done may still find the topic among those gone, and starts without files.
+        """
+        failure = None
+        for topic in list(self._gone):
+            try:
+                shutil.rmtree(self._directory / topic)
+            except FileNotFoundError:
+                pass  # nothing of it was written
+            except OSError as error:
+                failure = failure or error
+                continue
+            self._gone.discard(topic)
+        return failure
 
     # Recovery: alone, before the threads start.
 

@@ -8,8 +8,10 @@ command's own arguments, stay undecoded until a handler asks for its typed heade
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -32,6 +34,7 @@ MAX_HEADER_LENGTH: Final = 0xFFFFFF
 
 _LENGTHS = struct.Struct(">II")
 _BINARY_HEAD = struct.Struct(">hBhiii")
+_INTEGER = re.compile(r"[+-]?\d{1,999}")
 _EMPTY = msgspec.Raw(b"{}")
 _HeaderT = TypeVar("_HeaderT", bound="Header")
 
@@ -98,6 +101,9 @@ class RemotingCommand(msgspec.Struct):
             header: _HeaderT = _decoder(header_type).decode(self.ext)
             return header
         except msgspec.DecodeError as error:
+            fields = _as_java_reads(self.ext_fields, header_type)
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(fields, header_type, strict=False)
             raise HeaderError(
                 f"command {self.code} has no valid {header_type.__name__}: {error}"
             ) from error
@@ -252,6 +258,35 @@ def _text(value: object) -> str:
 @cache
 def _wire_names(header_type: type[Header]) -> tuple[str, ...]:
     return tuple(field.encode_name for field in msgspec.structs.fields(header_type))
+
+
+def _as_java_reads(fields: dict[str, str], header_type: type[Header]) -> dict[str, Any]:
+    """``fields`` with the numbers and booleans that only Java reads, such as ``+07`` and ``yes``.
+
+    RemotingCommand.decodeCommandCustomHeader leaves them to parseLong and parseBoolean.
+    """
+    read: dict[str, Any] = dict(fields)
+    for name, is_number in _numbers_and_booleans(header_type).items():
+        text = fields.get(name)
+        if text is None:
+            continue
+        if not is_number:
+            read[name] = text.lower() == "true"
+        elif _INTEGER.fullmatch(text):
+            read[name] = int(text)
+    return read
+
+
+@cache
+def _numbers_and_booleans(header_type: type[Header]) -> dict[str, bool]:
+    """The wire names of a header's numbers (True) and booleans (False)."""
+    found = {}
+    for field in msgspec.inspect.type_info(header_type).fields:  # type: ignore[attr-defined]
+        types = getattr(field.type, "types", (field.type,))
+        for kind, is_number in ((msgspec.inspect.IntType, True), (msgspec.inspect.BoolType, False)):
+            if any(isinstance(type_, kind) for type_ in types):
+                found[field.encode_name] = is_number
+    return found
 
 
 @cache

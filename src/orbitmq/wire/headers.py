@@ -2,13 +2,21 @@
 
 Names are those of Java's ``remoting.protocol.header`` package. Required fields have no default;
 None means absent. ``bname`` names the broker a 5.x client means, as Java's ``RpcRequestHeader``.
+A number is one of Java's: what does not fit is refused, as there.
 """
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
 import msgspec
 
 from orbitmq.wire.command import Header
+
+Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+"""Java's int."""
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Java's long."""
 
 
 class SendMessageRequestHeader(Header):
@@ -17,15 +25,15 @@ class SendMessageRequestHeader(Header):
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int | None = None
     unit_mode: bool | None = None
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
     batch: bool | None = None
     bname: str | None = None
 
@@ -54,15 +62,15 @@ class SendMessageRequestHeaderV2(
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int | None = None
     unit_mode: bool | None = None
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
     batch: bool | None = None
     bname: str | None = None
 
@@ -71,8 +79,8 @@ class SendMessageResponseHeader(Header):
     """The answer to 10, 310 and 320."""
 
     msg_id: str
-    queue_id: int
-    queue_offset: int
+    queue_id: Int
+    queue_offset: Long
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     msg_region: str | None = msgspec.field(default=None, name="MSG_REGION")
@@ -84,28 +92,28 @@ class PullMessageRequestHeader(Header):
 
     consumer_group: str
     topic: str
-    queue_id: int
-    queue_offset: int
-    max_msg_nums: int
-    sys_flag: int
-    commit_offset: int
-    suspend_timeout_millis: int
-    sub_version: int
+    queue_id: Int
+    queue_offset: Long
+    max_msg_nums: Int
+    sys_flag: Int
+    commit_offset: Long
+    suspend_timeout_millis: Long
+    sub_version: Long
     subscription: str | None = None
     expression_type: str | None = None
-    max_msg_bytes: int | None = None
+    max_msg_bytes: Int | None = None
     bname: str | None = None
 
 
 class PullMessageResponseHeader(Header):
     """The answer to a pull, whatever its code."""
 
-    suggest_which_broker_id: int
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    topic_sys_flag: int | None = None
-    group_sys_flag: int | None = None
+    suggest_which_broker_id: Long
+    next_begin_offset: Long
+    min_offset: Long
+    max_offset: Long
+    topic_sys_flag: Int | None = None
+    group_sys_flag: Int | None = None
 
 
 class QueryConsumerOffsetRequestHeader(Header):
@@ -113,7 +121,7 @@ class QueryConsumerOffsetRequestHeader(Header):
 
     consumer_group: str
     topic: str
-    queue_id: int
+    queue_id: Int
     set_zero_if_not_found: bool | None = None
     bname: str | None = None
 
@@ -123,8 +131,8 @@ class UpdateConsumerOffsetRequestHeader(Header):
 
     consumer_group: str
     topic: str
-    queue_id: int
-    commit_offset: int
+    queue_id: Int
+    commit_offset: Long
     bname: str | None = None
 
 
@@ -135,7 +143,7 @@ class TopicQueueRequestHeader(Header):
     """
 
     topic: str
-    queue_id: int
+    queue_id: Int
     committed: bool | None = None
     bname: str | None = None
 
@@ -144,8 +152,8 @@ class SearchOffsetRequestHeader(Header):
     """SEARCH_OFFSET_BY_TIMESTAMP (29); ``boundary_type`` is LOWER (default) or UPPER."""
 
     topic: str
-    queue_id: int
-    timestamp: int
+    queue_id: Int
+    timestamp: Long
     boundary_type: str | None = None
     bname: str | None = None
 
@@ -153,13 +161,13 @@ class SearchOffsetRequestHeader(Header):
 class OffsetResponseHeader(Header):
     """The answer to 14, 29, 30 and 31."""
 
-    offset: int
+    offset: Long
 
 
 class TimestampResponseHeader(Header):
     """The answer to 32, in ms."""
 
-    timestamp: int
+    timestamp: Long
 
 
 class UnregisterClientRequestHeader(Header):
@@ -174,13 +182,13 @@ class UnregisterClientRequestHeader(Header):
 class ConsumerSendMsgBackRequestHeader(Header):
     """CONSUMER_SEND_MSG_BACK (36); ``offset`` is the message's commit-log offset."""
 
-    offset: int
+    offset: Long
     group: str
-    delay_level: int
+    delay_level: Int
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool | None = None
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
     bname: str | None = None
 
 
@@ -188,9 +196,9 @@ class EndTransactionRequestHeader(Header):
     """END_TRANSACTION (37); ``commit_or_rollback`` is 8, 12 or 0."""
 
     producer_group: str
-    tran_state_table_offset: int
-    commit_log_offset: int
-    commit_or_rollback: int
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    commit_or_rollback: Int
     msg_id: str
     topic: str | None = None
     from_transaction_check: bool | None = None
@@ -201,8 +209,8 @@ class EndTransactionRequestHeader(Header):
 class CheckTransactionStateRequestHeader(Header):
     """CHECK_TRANSACTION_STATE (39), broker to producer."""
 
-    tran_state_table_offset: int
-    commit_log_offset: int
+    tran_state_table_offset: Long
+    commit_log_offset: Long
     topic: str | None = None
     msg_id: str | None = None
     transaction_id: str | None = None
@@ -235,11 +243,11 @@ class RegisterBrokerRequestHeader(Header):
     broker_addr: str
     cluster_name: str
     ha_server_addr: str
-    broker_id: int
-    heartbeat_timeout_millis: int | None = None
+    broker_id: Long
+    heartbeat_timeout_millis: Long | None = None
     enable_acting_master: bool | None = None
     compressed: bool = False
-    body_crc32: int = 0
+    body_crc32: Int = 0
 
 
 class RegisterBrokerResponseHeader(Header):
@@ -255,7 +263,7 @@ class BrokerRequestHeader(Header):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Long
 
 
 class QueryDataVersionResponseHeader(Header):
@@ -270,8 +278,8 @@ class BrokerHeartbeatRequestHeader(Header):
     cluster_name: str
     broker_addr: str
     broker_name: str
-    broker_id: int | None = None
-    heartbeat_timeout_mills: int | None = None
+    broker_id: Long | None = None
+    heartbeat_timeout_mills: Long | None = None
 
 
 class TopicRequestHeader(Header):
@@ -286,11 +294,11 @@ class CreateTopicRequestHeader(Header):
 
     topic: str
     default_topic: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
+    read_queue_nums: Int
+    write_queue_nums: Int
+    perm: Int
     topic_filter_type: str
-    topic_sys_flag: int | None = None
+    topic_sys_flag: Int | None = None
     order: bool = False
     attributes: str | None = None
 
@@ -311,8 +319,8 @@ class BrokerNameRequestHeader(Header):
 class TopicCountResponseHeader(Header):
     """The answer to 205 and 327: how many topics have changed."""
 
-    wipe_topic_count: int | None = None
-    add_topic_count: int | None = None
+    wipe_topic_count: Int | None = None
+    add_topic_count: Int | None = None
 
 
 class DeleteSubscriptionGroupRequestHeader(Header):
@@ -334,10 +342,10 @@ class ResetOffsetRequestHeader(Header):
 
     topic: str
     group: str
-    timestamp: int
+    timestamp: Long
     is_force: bool = False
-    queue_id: int = -1
-    offset: int | None = None
+    queue_id: Int = -1
+    offset: Long | None = None
     bname: str | None = None
 
 
@@ -373,8 +381,8 @@ class ConsumeMessageDirectlyResultRequestHeader(Header):
     msg_id: str | None = None
     broker_name: str | None = None
     topic: str | None = None
-    topic_sys_flag: int | None = None
-    group_sys_flag: int | None = None
+    topic_sys_flag: Int | None = None
+    group_sys_flag: Int | None = None
     bname: str | None = None
 
 
@@ -397,7 +405,7 @@ class GetConsumeStatsRequestHeader(Header):
 class ViewMessageRequestHeader(Header):
     """VIEW_MESSAGE_BY_ID (33); ``offset`` is the message's commit-log offset."""
 
-    offset: int
+    offset: Long
     topic: str | None = None
 
 

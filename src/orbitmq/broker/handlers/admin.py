@@ -6,17 +6,21 @@ AdminBrokerProcessor.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from asyncio import Future
 from typing import Final
 
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.table import check_size
+from orbitmq.broker.topics import MAX_QUEUES, PERM_INHERIT, READ_WRITE
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
 from orbitmq.message import MessageQueue
-from orbitmq.names import SCHEDULE_TOPIC, check_group, check_topic
+from orbitmq.names import SCHEDULE_TOPIC, check_topic
 from orbitmq.net.connection import Connection
-from orbitmq.net.dispatcher import Handler
+from orbitmq.net.dispatcher import Answer, Handler, refusal
 from orbitmq.wire.admin_bodies import SubscriptionGroupList
 from orbitmq.wire.bodies import (
     Body,
@@ -38,7 +42,11 @@ from orbitmq.wire.registration import KVTable
 
 log = logging.getLogger("orbitmq.broker")
 
-_MAX_QUEUES: Final = 65_536
+_BIG_TABLE: Final = 1_000
+"""From how many entries on a table takes a millisecond or more to be encoded."""
+_LISTED_QUEUES: Final = 1_024
+"""Up to how many queues a topic's statistics list those too that were never written."""
+_FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class AdminHandlers:
@@ -68,24 +76,19 @@ class AdminHandlers:
     def _create_topic(self, command: RemotingCommand, _connection: Connection) -> bytes:
         header = command.header(CreateTopicRequestHeader)
         self._check_free(header.topic)
-        for queues in (header.read_queue_nums, header.write_queue_nums):
-            if not 0 <= queues <= _MAX_QUEUES:
-                raise BrokerError(
-                    codes.INVALID_PARAMETER,
-                    f"topic {header.topic} cannot have {queues} queues: 0 to {_MAX_QUEUES}",
-                )
-        self._broker.topics.put(
-            TopicConfig(
-                topic_name=header.topic,
-                read_queue_nums=header.read_queue_nums,
-                write_queue_nums=header.write_queue_nums,
-                perm=header.perm,
-                topic_filter_type=header.topic_filter_type,
-                topic_sys_flag=header.topic_sys_flag or 0,
-                order=header.order,
-                attributes=self._attributes(header),
-            )
+        _check_settings(header)
+        topic = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=self._attributes(header),
         )
+        check_size(header.topic, topic)
+        self._broker.topics.put(topic)
         return encode_response(command, codes.SUCCESS)
 
     def _attributes(self, header: CreateTopicRequestHeader) -> dict[str, str]:
@@ -120,11 +123,10 @@ class AdminHandlers:
                 codes.INVALID_PARAMETER, f"topic {topic} is the broker's own: choose another name"
             )
 
-    def _all_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+    def _all_topics(self, command: RemotingCommand, connection: Connection) -> Answer:
         topics = self._broker.topics
-        return _answer(
-            command, TopicConfigAndMappingSerializeWrapper(topics.topics, topics.version)
-        )
+        body = TopicConfigAndMappingSerializeWrapper(dict(topics.topics), topics.version)
+        return _answer_table(command, connection, body, len(topics.topics))
 
     def _topic_config(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
         return _answer(command, self._topic(command.header(TopicRequestHeader).topic))
@@ -134,8 +136,11 @@ class AdminHandlers:
         topic = self._topic(name)
         store, broker_name = self._broker.store, self._broker.config.broker_name
         table = {}
-        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+        queues = max(topic.read_queue_nums, topic.write_queue_nums)
+        for queue_id in range(queues):
             end = store.max_offset(name, queue_id)
+            if not end and queues > _LISTED_QUEUES:
+                continue
             table[MessageQueue(name, broker_name, queue_id)] = TopicOffset(
                 store.min_offset(name, queue_id),
                 end,
@@ -156,17 +161,17 @@ class AdminHandlers:
     def _create_groups(self, command: RemotingCommand, _connection: Connection) -> bytes:
         groups = SubscriptionGroupList.decode(command.body).group_config_list
         for group in groups:  # all or none
-            check_group(group.group_name)
+            self._broker.groups.check(group)
         for group in groups:
             self._broker.groups.put(group)
         return encode_response(command, codes.SUCCESS)
 
-    def _all_groups(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+    def _all_groups(self, command: RemotingCommand, connection: Connection) -> Answer:
         groups = self._broker.groups
         body = SubscriptionGroupWrapper(
-            subscription_group_table=groups.groups, data_version=groups.version
+            subscription_group_table=dict(groups.groups), data_version=groups.version
         )
-        return _answer(command, body)
+        return _answer_table(command, connection, body, len(groups.groups))
 
     def _group_config(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
         name = command.header(GroupRequestHeader).group
@@ -239,3 +244,44 @@ class AdminHandlers:
 def _answer(command: RemotingCommand, body: Body) -> list[bytes]:
     data = body.encode()
     return [encode_response(command, codes.SUCCESS, body_length=len(data)), data]
+
+
+def _check_settings(header: CreateTopicRequestHeader) -> None:
+    """Raise BrokerError for numbers and types that no topic has."""
+    for queues in (header.read_queue_nums, header.write_queue_nums):
+        if not 0 <= queues <= MAX_QUEUES:
+            raise BrokerError(
+                codes.INVALID_PARAMETER,
+                f"topic {header.topic} cannot have {queues} queues: 0 to {MAX_QUEUES}",
+            )
+    if not 0 <= header.perm <= READ_WRITE | PERM_INHERIT:
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"topic {header.topic} cannot have permission {header.perm}: add up 4 (read), "
+            "2 (write) and 1 (inherit)",
+        )
+    if header.topic_filter_type not in _FILTER_TYPES:
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"there is no filter type {header.topic_filter_type[:99]!r}: use "
+            f"{' or '.join(_FILTER_TYPES)}",
+        )
+
+
+def _answer_table(
+    command: RemotingCommand, connection: Connection, body: Body, entries: int
+) -> Answer:
+    """The answer with a whole table, that of a big one encoded beside the loop."""
+    if entries < _BIG_TABLE:
+        return _answer(command, body)
+
+    def done(encoding: Future[bytes]) -> None:
+        error = encoding.exception()
+        if error is None:
+            data = encoding.result()
+            connection.send(encode_response(command, codes.SUCCESS, body_length=len(data)), data)
+        elif isinstance(error, Exception):
+            connection.send(refusal(command, connection, error))
+
+    asyncio.get_running_loop().run_in_executor(None, body.encode).add_done_callback(done)
+    return None

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from typing import cast
 
+import msgspec
+
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.clients import ClientInfo
+from orbitmq.broker.shares import ClientShares, check_client_id
 from orbitmq.broker.topics import UNIT_SUB_TOPIC
-from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError
-from orbitmq.names import retry_topic
+from orbitmq.codes import LANGUAGES, RequestCode
+from orbitmq.errors import BrokerError, IllegalNameError
+from orbitmq.message import MessageQueue
+from orbitmq.names import MAX_GROUP_LENGTH, check_group, retry_topic
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Handler
 from orbitmq.wire.bodies import (
@@ -42,6 +46,7 @@ class ClientHandlers:
         self._producers = broker.producers
         self._bereaved: set[str] = set()  # groups that lost members, who are not told yet
         self._fingerprints: dict[str, int] = {}  # of the last heartbeat, by consumer group
+        self._shares: ClientShares[Connection] = ClientShares()
 
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
@@ -56,6 +61,7 @@ class ClientHandlers:
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a client whose connection has ended; :meth:`tell_of_losses` is due then."""
+        self._shares.forget(connection)
         self._producers.disconnect(connection)
         self._bereaved.update(self._consumers.disconnect(connection))
         self._broker.pulling.held.drop(connection)
@@ -82,16 +88,18 @@ class ClientHandlers:
 
     def _heartbeat(self, command: RemotingCommand, connection: Connection) -> bytes:
         data = HeartbeatData.decode(command.body)
+        legal = _with_legal_groups(data, connection)
+        self._shares.take(connection, legal)
         client = ClientInfo(
-            data.client_id or "", command.language, command.version, self._broker.now_ms()
+            data.client_id or "", _language(command), command.version, self._broker.now_ms()
         )
         changed = False
-        for consumer in data.consumer_data_set:
-            known = self._fingerprints.get(consumer.group_name)
-            changed = changed or known not in (None, data.heartbeat_fingerprint)
-            self._fingerprints[consumer.group_name] = data.heartbeat_fingerprint
+        for consumer in legal.consumer_data_set:
             self._join(consumer, connection, client, with_subscriptions=not data.without_sub)
-        for producer in data.producer_data_set:
+            group = self._consumers.groups.get(consumer.group_name)
+            if group is not None:
+                changed = changed or group.is_other(data.heartbeat_fingerprint)
+        for producer in legal.producer_data_set:
             self._producers.register(producer.group_name, connection, client)
         # Without a fingerprint the client does not care, and Java says true.
         is_change = changed or not data.heartbeat_fingerprint
@@ -132,6 +140,7 @@ class ClientHandlers:
 
     def _unregister(self, command: RemotingCommand, connection: Connection) -> bytes:
         header = command.header(UnregisterClientRequestHeader)
+        self._shares.give_back(connection, header.producer_group, header.consumer_group)
         if header.producer_group is not None:
             self._producers.unregister(header.producer_group, connection)
         group = header.consumer_group
@@ -169,13 +178,61 @@ class ClientHandlers:
 
     def _lock(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
         body = LockBatchRequestBody.decode(command.body)
+        if body.consumer_group not in self._broker.groups:
+            raise BrokerError(
+                codes.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"group {body.consumer_group!r} does not exist: send a heartbeat first",
+            )
+        check_client_id(body.client_id)
         granted = self._broker.locks.lock(
-            body.consumer_group, body.mq_set, body.client_id, self._broker.now_ms()
+            body.consumer_group,
+            filter(self._has_queue, body.mq_set),
+            body.client_id,
+            self._broker.now_ms(),
         )
         answer = LockBatchResponseBody(MessageQueues(granted)).encode()
         return [encode_response(command, codes.SUCCESS, body_length=len(answer)), answer]
+
+    def _has_queue(self, queue: MessageQueue) -> bool:
+        topic = self._broker.topics.get(queue.topic)
+        return (
+            topic is not None
+            and 0 <= queue.queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
+            and queue.broker_name == self._broker.config.broker_name
+        )
 
     def _unlock(self, command: RemotingCommand, _connection: Connection) -> bytes:
         body = UnlockBatchRequestBody.decode(command.body)
         self._broker.locks.unlock(body.consumer_group, body.mq_set, body.client_id)
         return encode_response(command, codes.SUCCESS)
+
+
+def _with_legal_groups(data: HeartbeatData, connection: Connection) -> HeartbeatData:
+    """A heartbeat without the groups that cannot be (TopicValidator.isTopicOrGroupIllegal)."""
+    producers = [group for group in data.producer_data_set if _is_legal(group.group_name)]
+    consumers = [group for group in data.consumer_data_set if _is_legal(group.group_name)]
+    left_out = (
+        len(data.producer_data_set) + len(data.consumer_data_set) - len(producers) - len(consumers)
+    )
+    if not left_out:
+        return data
+    log.warning(
+        "%d groups of a heartbeat from %s are left out: names have up to %d letters, digits and "
+        "_ - %% | only",
+        left_out, connection.peer, MAX_GROUP_LENGTH,
+    )  # fmt: skip
+    return msgspec.structs.replace(data, producer_data_set=producers, consumer_data_set=consumers)
+
+
+def _is_legal(group: str) -> bool:
+    try:
+        check_group(group)
+    except IllegalNameError:
+        return False
+    return True
+
+
+def _language(command: RemotingCommand) -> str | int:
+    """What a client is written in; a stranger's word for it is not kept."""
+    known = isinstance(command.language, int) or command.language in LANGUAGES
+    return command.language if known else "OTHER"

@@ -6,6 +6,7 @@ import logging
 
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.offsets import check_offset
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
 from orbitmq.net.connection import Connection
@@ -71,11 +72,9 @@ class OffsetHandlers:
                 codes.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"group {header.consumer_group!r} does not exist: create it, or check its name",
             )
-        if self._broker.topics.get(header.topic) is None:
-            raise BrokerError(
-                codes.TOPIC_NOT_EXIST, f"topic {header.topic!r} does not exist: create it first"
-            )
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        self._check_queue(topic, queue_id)
+        check_offset(header.commit_offset, topic, queue_id)
         if self._offsets.is_reset(group, topic, queue_id):
             log.info(
                 "offset %d of %s queue %d, committed by group %s, is ignored: it was reset before",
@@ -84,6 +83,21 @@ class OffsetHandlers:
             return encode_response(command, codes.SUCCESS, remark="the offset was reset before")
         self._offsets.commit(group, topic, queue_id, header.commit_offset)
         return encode_response(command, codes.SUCCESS)
+
+    def _check_queue(self, name: str, queue_id: int) -> None:
+        """Raise BrokerError unless the topic has the queue, or had it when it had more of them."""
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            raise BrokerError(
+                codes.TOPIC_NOT_EXIST, f"topic {name!r} does not exist: create it first"
+            )
+        queues = max(topic.read_queue_nums, topic.write_queue_nums)
+        if not 0 <= queue_id < queues and not self._store.max_offset(name, queue_id):
+            raise BrokerError(
+                codes.INVALID_PARAMETER,
+                f"topic {name} has no queue {queue_id}: its queues are 0 to {queues - 1}; ask for "
+                "its route again",
+            )
 
     def _search(self, command: RemotingCommand, _connection: Connection) -> bytes:
         header = command.header(SearchOffsetRequestHeader)

@@ -1,0 +1,95 @@
+"""A table of settings by name, with the version that tells its states apart, and what changed.
+
+Topics and consumer groups are such tables. Each change is kept in ``changes`` until it is written
+down (saved.py): where it leads, and from which version, so that a change is made again only to the
+state it was made to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from orbitmq import codes
+from orbitmq.errors import BrokerError
+from orbitmq.wire.bodies import Body, DataVersion
+
+_ConfigT = TypeVar("_ConfigT")
+
+
+MAX_ENTRY_SIZE: Final = 65_536
+"""How long an entry may be as JSON, bytes: strangers' names and attributes are kept for good."""
+
+
+def check_size(name: str, entry: Body) -> None:
+    """Raise BrokerError for an entry longer than a table is to hold."""
+    size = len(entry.encode())
+    if size > MAX_ENTRY_SIZE:
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"{name} would take {size} bytes, {MAX_ENTRY_SIZE} is the most: give it fewer or "
+            "shorter attributes",
+        )
+
+
+class TableChange(Body, frozen=True):
+    """One change: ``name`` now has ``value``, None that it is gone; from a version to the next."""
+
+    name: str
+    before: DataVersion
+    after: DataVersion
+    value: Any = None
+
+
+class ConfigTable(Generic[_ConfigT]):
+    """``entries`` by name; ``version`` is new with each change, made at the time ``now_ms`` gives.
+
+    ``changed`` says that the table differs from its file, ``changes`` what is in no journal yet.
+    """
+
+    def __init__(
+        self,
+        entries: dict[str, _ConfigT],
+        now_ms: Callable[[], int],
+        change: type[TableChange],
+    ) -> None:
+        self.entries = entries
+        self.version = DataVersion(timestamp=now_ms())
+        self.changed = False
+        self.changes: list[TableChange] = []
+        self._now_ms = now_ms
+        self._change = change
+
+    def load(self, entries: dict[str, _ConfigT], version: DataVersion) -> None:
+        """Take in what was saved; it goes before what is built in."""
+        self.entries.update((name, self.mended(entry)) for name, entry in entries.items())
+        self.version = version
+
+    def replay(self, change: TableChange) -> bool:
+        """Make a change again that was written down; False: it was made to another state."""
+        if change.before != self.version:
+            return False
+        if change.value is None:
+            self.entries.pop(change.name, None)
+        else:
+            self.entries[change.name] = self.mended(change.value)
+        self.version = change.after
+        return True
+
+    def mended(self, entry: _ConfigT) -> _ConfigT:
+        """An entry as it may be, of one that was saved when other rules held."""
+        return entry
+
+    def _set(self, name: str, entry: _ConfigT) -> None:
+        self.entries[name] = entry
+        self._note(name, entry)
+
+    def _drop(self, name: str) -> None:
+        del self.entries[name]
+        self._note(name, None)
+
+    def _note(self, name: str, entry: _ConfigT | None) -> None:
+        before = self.version
+        self.version = before.next(self._now_ms())
+        self.changes.append(self._change(name, before, self.version, entry))
+        self.changed = True
