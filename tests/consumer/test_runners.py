@@ -8,12 +8,15 @@ from functools import partial
 
 import pytest
 
-from orbitmq.consumer.runners import ListenerLoop, Runner, TaskRunner, ThreadRunner
+from orbitmq.consumer.listener_loop import ListenerLoop
+from orbitmq.consumer.runners import Runner, TaskRunner, ThreadRunner
 from orbitmq.testing.wait import wait_until
 
 
 class Note:
     """A job that notes where and when it ran."""
+
+    void = False
 
     def __init__(self, log: list[object], entry: object = None) -> None:
         self.log = log
@@ -29,6 +32,8 @@ class Note:
 
 class Block:
     """A job that waits until it is let go."""
+
+    void = False
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -93,7 +98,7 @@ def test_a_job_that_fails_leaves_the_pool_whole(caplog: pytest.LogCaptureFixture
     wait_until(lambda: len(log) == 2)
     for runner in runners:
         runner.stop()
-    loop.stop()
+    loop.stop().result(10)
     assert caplog.text.count("broken job") >= 2
 
 
@@ -109,7 +114,7 @@ def test_tasks_are_limited_too() -> None:
     assert blocks[2].begun.wait(10)
     for block in blocks:
         block.release.set()
-    loop.stop()
+    loop.stop().result(10)
 
 
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
@@ -124,7 +129,7 @@ def test_no_job_is_forgotten_however_they_come(kind: str) -> None:
             wait_until(partial(done, log, number))
     wait_until(partial(done, log, 499))
     runner.stop()
-    loop.stop()
+    loop.stop().result(10)
 
 
 def done(log: list[object], number: int) -> bool:
@@ -145,14 +150,14 @@ def test_a_listener_that_never_waits_leaves_others_their_turn() -> None:
     wait_until(lambda: len(log) == 51)
     assert log.index("other") < 50
     runner.stop()
-    loop.stop()
+    loop.stop().result(10)
 
 
-def test_jobs_for_a_closed_loop_are_given_up_with_a_warning(
+def test_jobs_for_a_closed_loop_are_given_up_and_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     loop = ListenerLoop("loop")
-    loop.stop()
+    loop.stop().result(10)
     TaskRunner(loop.loop, 1).submit([Note([])])
     assert "closed" in caplog.text
 
@@ -182,7 +187,7 @@ def test_a_pool_grows_and_shrinks_while_it_works(kind: str) -> None:
     for block in blocks:
         assert block.begun.wait(10)
     runner.stop()
-    loop.stop()
+    loop.stop().result(10)
 
 
 def test_idle_threads_too_many_end() -> None:
@@ -211,4 +216,4 @@ def test_a_job_apart_runs_although_the_pool_is_full(kind: str) -> None:
     assert log == ["apart"]
     block.release.set()
     runner.stop()
-    loop.stop()
+    loop.stop().result(10)

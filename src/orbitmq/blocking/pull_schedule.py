@@ -91,8 +91,8 @@ class PullConsumerScheduleService(Face):
         Calls that take longer than ``timeout`` seconds (``shutdown_timeout_ms``) are not waited
         for. Pulls under way in them end with ClientStateError. Not to be called from a callback.
         """
-        timeout_ms = None if timeout is None else int(timeout * 1000)
+        shutdown = self._core.shutdown(None if timeout is None else int(timeout * 1000))
         try:
-            loop_thread().run(self._core.shutdown(timeout_ms))
+            loop_thread().run(shutdown)
         finally:
             self._ended.set()

@@ -184,8 +184,8 @@ class PushConsumer(Face):
         seconds (``shutdown_timeout_ms``) are not waited for; their messages come again. Not to be
         called from a listener.
         """
-        timeout_ms = None if timeout is None else int(timeout * 1000)
+        shutdown = self._core.shutdown(None if timeout is None else int(timeout * 1000))
         try:
-            loop_thread().run(self._core.shutdown(timeout_ms))
+            loop_thread().run(shutdown)
         finally:
             self._ended.set()

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from orbitmq.client.functions import is_coroutine_function
 from orbitmq.consumer.push.listeners import (
     ConsumeConcurrentlyContext,
     ConsumeContext,
     ConsumeStatus,
     Listener,
-    is_coroutine_function,
 )
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
