@@ -77,7 +77,10 @@ def throwing(error: BaseException, kind: str) -> Callable[..., Any]:
         await asyncio.sleep(0)
         raise error
 
-    return {"plain": throw, "coroutine": throw_later, "awaitable": partial(run, throw_later)}[kind]
+    kinds: dict[str, Callable[..., Any]] = {
+        "plain": throw, "coroutine": throw_later, "awaitable": partial(run, throw_later)
+    }  # fmt: skip
+    return kinds[kind]
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "awaitable"])
