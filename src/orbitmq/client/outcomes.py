@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from orbitmq.client.functions import check_plain_function
 from orbitmq.client.loop import LoopThread
 
 T = TypeVar("T")
@@ -36,13 +37,17 @@ class OutcomeFuture(Future[T]):
 
 
 class CallbackSink(Generic[T]):
-    """Gives an outcome to ``callback(result, error)``, on the callback thread."""
+    """Gives an outcome to ``callback(result, error)``, on the callback thread.
+
+    ConfigError for a coroutine function, which would never run.
+    """
 
     __slots__ = ("_callback", "_thread")
 
     def __init__(
         self, callback: Callable[[T | None, BaseException | None], object], thread: LoopThread
     ) -> None:
+        check_plain_function("callback", callback, "a plain function of a result and an error")
         self._callback = callback
         self._thread = thread
 

@@ -20,6 +20,7 @@ from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 from orbitmq import codes
 from orbitmq.allocate import AllocateAveragely, AllocateStrategy
 from orbitmq.client.core import ClientCore
+from orbitmq.client.functions import check_plain_function
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.namespace import Namespace
 from orbitmq.client.routes import subscribe_queues
@@ -48,9 +49,16 @@ log = logging.getLogger("orbitmq.consumer")
 QueueListener: TypeAlias = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
 """Gets a topic, its queues, and those this consumer has now (Java's ``MessageQueueListener``)."""
 
+_QUEUE_LISTENER: Final = "a plain function of a topic, its queues, and those this consumer has"
 _RESERVED_GROUP: Final = "DEFAULT_CONSUMER"
 _GIVE_UP_SECONDS: Final = 1.0
 _NOTICE_INTERVAL_SECONDS: Final = 0.1
+
+
+def check_queue_listener(listener: QueueListener | None) -> None:
+    """Raise ConfigError for one that would not be heard of anything."""
+    if listener is not None:
+        check_plain_function("queue_listener", listener, _QUEUE_LISTENER)
 
 
 class HeldQueue(Protocol):
@@ -94,6 +102,7 @@ class GroupConsumer(ClientCore, OperatedConsumer, Generic[HeldT]):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__(f"consumer {group!r}")
+        check_queue_listener(queue_listener)
         self.namespace = Namespace.of(config)
         self.group = self.namespace.wrap(group)
         check_group(self.group)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
+from orbitmq.client.functions import check_plain_function
 from orbitmq.client.namespace import NO_NAMESPACE, Namespace
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
@@ -24,6 +25,8 @@ CONSUME_CONTEXT_TYPE: Final = "ConsumeContextType"
 """The key in ``ConsumeMessageContext.props`` of how consuming ended, a ConsumeReturnType."""
 
 _ContextT = TypeVar("_ContextT")
+
+_ALLOWED: Final = "a plain method of a context"
 
 
 class ConsumeReturnType(StrEnum):
@@ -101,6 +104,8 @@ class ConsumeHooks:
 
     def register(self, hook: ConsumeMessageHook) -> None:
         """Have ``hook`` called after those registered before it."""
+        check_plain_function("consume_message_before", hook.consume_message_before, _ALLOWED)
+        check_plain_function("consume_message_after", hook.consume_message_after, _ALLOWED)
         self._hooks = (*self._hooks, hook)
         log.info("consumer %s: %r is called around consuming", self._group, hook)
 
@@ -151,6 +156,7 @@ class FilterHooks:
 
     def register(self, hook: FilterMessageHook) -> None:
         """Have ``hook`` called after those registered before it."""
+        check_plain_function("filter_message", hook.filter_message, _ALLOWED)
         self._hooks = (*self._hooks, hook)
         log.info("consumer %s: %r filters its messages", self._group, hook)
 
@@ -168,5 +174,5 @@ class FilterHooks:
 def _call(function: Callable[[_ContextT], None], context: _ContextT) -> None:
     try:
         function(context)
-    except Exception:
+    except BaseException:  # as listeners: sys.exit() must not end what calls a hook
         log.exception("hook %r failed; it is passed over for this batch", function)

@@ -19,6 +19,7 @@ from orbitmq import (
     PullTaskContext,
 )
 from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.consumer.pull import schedule
 from orbitmq.consumer.pull.schedule import PullTaskCallback
 from orbitmq.errors import ClientStateError, ConfigError
 from orbitmq.message import MessageQueue
@@ -299,6 +300,15 @@ async def coroutine(queue: MessageQueue, context: PullTaskContext[Any]) -> None:
     """A callback of the other kind."""
 
 
+def answers_a_coroutine(queue: MessageQueue, context: PullTaskContext[Any]) -> Any:
+    """A plain function, as it seems."""
+    return coroutine(queue, context)
+
+
+def print_one(queue: MessageQueue) -> None:
+    """A callback without a context."""
+
+
 def plain(queue: MessageQueue, context: PullTaskContext[Any]) -> None:
     """A callback of one kind."""
 
@@ -312,6 +322,94 @@ def test_callbacks_are_of_the_service_s_kind(broker: EmbeddedBroker) -> None:
         service.register_pull_task_callback("orders", callback)
     with pytest.raises(ConfigError, match="pull_thread_nums"):
         make(broker, pull_thread_nums=0)
+    wrong: Any = print_one
+    with pytest.raises(ConfigError, match=r"print_one.*of a queue and a PullTaskContext"):
+        make(broker).register_pull_task_callback("orders", wrong)
+
+
+def test_a_plain_callback_that_answers_an_awaitable_is_told_to_be_none(
+    broker: EmbeddedBroker, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(producer, [0], queue=0)
+    service = make(broker)
+    service.register_pull_task_callback("orders", answers_a_coroutine)
+    with service:
+        wait_until(lambda: "which nobody awaits" in caplog.text)
+    assert "use AsyncPullConsumerScheduleService" in caplog.text
+
+
+@pytest.mark.parametrize("face", ["service", "consumer"])
+def test_a_callback_cannot_shut_its_service_down(
+    broker: EmbeddedBroker, producer: Producer, face: str
+) -> None:
+    raised: list[str] = []
+
+    def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        try:
+            (service if face == "service" else context.pull_consumer).shutdown()
+        except ClientStateError as error:
+            raised.append(str(error))
+            threading.Thread(target=service.shutdown).start()
+
+    send(producer, [0], queue=0)
+    service = make(broker)
+    service.register_pull_task_callback("orders", callback)
+    with service:
+        assert service.wait(10)
+    assert "cannot be shut down in its own callback" in raised[0]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_whatever_a_coroutine_raises_it_is_called_again(
+    broker: EmbeddedBroker,
+    producer: Producer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+) -> None:
+    monkeypatch.setattr(schedule, "_ERROR_DELAY_MS", 10)
+    calls: list[int] = []
+    refused: list[str] = []
+
+    async def run() -> str:
+        again = asyncio.Event()
+        service = AsyncPullConsumerScheduleService("readers", name_server=broker.name_server)
+
+        @service.register_pull_task_callback("orders")
+        async def callback(queue: MessageQueue, context: PullTaskContext[Any]) -> None:
+            calls.append(queue.queue_id)
+            if calls.count(queue.queue_id) == 1:
+                raise error("the callback wants to leave")
+            try:
+                await service.shutdown()
+            except ClientStateError as state_error:
+                refused.append(str(state_error))
+            again.set()
+
+        async with service, asyncio.timeout(10):
+            await again.wait()
+        return "still here"
+
+    send(producer, [0], queue=0)
+    assert asyncio.run(run()) == "still here"
+    assert "the callback wants to leave" in caplog.text
+    assert "in its own callback" in refused[0]
+
+
+def test_callbacks_whose_loop_is_closed_are_told_of(
+    broker: EmbeddedBroker, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = AsyncPullConsumerScheduleService(
+        "readers",
+        name_server=broker.name_server,
+        rebalance_interval_ms=20,
+        rebalance_min_interval_ms=20,
+    )
+    service.register_pull_task_callback("orders", coroutine)
+    send(producer, range(4))
+    asyncio.run(service.start())
+    wait_until(lambda: "holds 4 queues that nobody does anything with" in caplog.text)
+    asyncio.run(asyncio.wait_for(service.shutdown(), 20))
 
 
 def test_coroutines_are_called_on_the_loop_it_was_started_on(

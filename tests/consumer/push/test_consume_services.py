@@ -243,7 +243,8 @@ def test_of_each_queue_sixteen_at_most_are_sent_back_from_the_first_on() -> None
             request = consume_concurrently.ConsumeRequest(
                 service, cast("PullTask", task), (message,), consumer.listener
             )
-            assert service.begin(request)
+            assert service.may_begin(request)
+            service.begin(request)
         consumer.clock.advance(60_001)
         await service.send_back_expired()
         assert consumer.sent_back == [(number, 3) for number in range(16)]
@@ -302,7 +303,8 @@ def test_an_expired_message_that_cannot_be_sent_back_stays(
         request = consume_concurrently.ConsumeRequest(
             service, cast("PullTask", task), tuple(pulled), consumer.listener
         )
-        assert service.begin(request)
+        assert service.may_begin(request)
+        service.begin(request)
         consumer.clock.advance(60_001)
         consumer.refuse = 1
         await service.send_back_expired()

@@ -19,7 +19,7 @@ from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.consumer.config import LitePullConfig, LitePullSettings, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
 from orbitmq.consumer.flow_control import FlowControlTimes, FlowLimits
-from orbitmq.consumer.group import QueueListener
+from orbitmq.consumer.group import QueueListener, check_queue_listener
 from orbitmq.consumer.lite_pull.assignment import AssignedQueue, LitePullAssignment
 from orbitmq.consumer.lite_pull.subscription_type import SubscriptionChoice, SubscriptionType
 from orbitmq.consumer.lite_pull.topic_watch import TopicMessageQueueChangeListener, TopicWatch
@@ -122,6 +122,7 @@ class LitePullCore(ConsumerCore):
         self, topic: str, expression: Expression, queue_listener: QueueListener | None = None
     ) -> None:
         """Share the queues of ``topic`` with the group; ``queue_listener`` hears of its queues."""
+        check_queue_listener(queue_listener)
         self._choice.enter(SubscriptionType.SUBSCRIBE)
         self._listen(topic, queue_listener)
         self.add_subscription(topic, expression)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeAlias
 
+from orbitmq.client.functions import check_plain_function
 from orbitmq.errors import OrbitMQError
 from orbitmq.message import MessageQueue
 
@@ -44,6 +45,7 @@ class TopicWatch:
 
     def register(self, topic: str, listener: TopicMessageQueueChangeListener) -> None:
         """Have ``listener`` told of ``topic``, in place of the one before."""
+        check_plain_function("listener", listener, "a plain function of a topic and its queues")
         if topic in self._listeners:
             log.warning("topic %s had a listener for changed queues; a new one takes over", topic)
         self._listeners = {**self._listeners, topic: listener}

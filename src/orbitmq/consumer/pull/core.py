@@ -18,7 +18,7 @@ from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.consumer.config import PullConfig
-from orbitmq.consumer.group import GroupConsumer, QueueListener
+from orbitmq.consumer.group import GroupConsumer, QueueListener, check_queue_listener
 from orbitmq.consumer.offsets import OffsetStore, ReadOffset
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.pull_request import (
@@ -161,6 +161,7 @@ class PullCore(GroupConsumer[BalancedQueue]):
         self, topics: Topics, listener: QueueListener | None
     ) -> None:
         """Register ``topics``, and have ``listener`` hear of changed queues."""
+        check_queue_listener(listener)
         if listener is not None:
             self._queue_listener = listener
         self.register_topics(topics)

@@ -9,12 +9,14 @@ saved before another consumer begins.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from orbitmq.allocate import AllocateStrategy
+from orbitmq.client.functions import can_take, check_function, is_coroutine_function
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.consumer.config import (
     PullScheduleConfig,
@@ -25,8 +27,14 @@ from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.offsets import OffsetStore
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.pull.core import BalancedQueue, PullCore
-from orbitmq.consumer.push.listeners import is_coroutine_function
-from orbitmq.consumer.runners import Runner, TaskRunner, ThreadRunner
+from orbitmq.consumer.runners import (
+    Reminder,
+    Runner,
+    TaskRunner,
+    ThreadRunner,
+    ends_task,
+    refuse_shutdown_in,
+)
 from orbitmq.errors import ClientStateError, ConfigError
 from orbitmq.message import MessageQueue
 
@@ -115,8 +123,9 @@ class ScheduledQueue(BalancedQueue):
 
     async def ended(self) -> None:
         """Wait for the call under way, for as long as the service allows."""
+        patience_ms = 0 if self._service.runner.lost() else self._service.patience_ms
         try:
-            async with asyncio.timeout(self._service.patience_ms / 1000):
+            async with asyncio.timeout(patience_ms / 1000):
                 await self._at_rest.wait()
         except TimeoutError:
             log.warning(
@@ -124,11 +133,16 @@ class ScheduledQueue(BalancedQueue):
                 "offsets it sets now are not saved",
                 self._service.group,
                 self._shown,
-                self._service.patience_ms,
+                patience_ms,
             )
             self._at_rest.set()
 
     # The call
+
+    @property
+    def void(self) -> bool:
+        """Whether it is not to be called any more."""
+        return self._stopped
 
     def run(self) -> None:
         """Call a plain function."""
@@ -136,7 +150,7 @@ class ScheduledQueue(BalancedQueue):
             return
         context = self._service.new_context()
         try:
-            self._callback()(self._shown, context)
+            _check_answer(self._callback()(self._shown, context))
         except ClientStateError as error:
             self._refused(error)
             context.pull_next_delay_ms = _ERROR_DELAY_MS
@@ -149,15 +163,18 @@ class ScheduledQueue(BalancedQueue):
         """Call a coroutine function."""
         if not self._enter():
             return
+        task = asyncio.current_task()
         context = self._service.new_context()
         try:
             await self._callback()(self._shown, context)
         except ClientStateError as error:
             self._refused(error)
             context.pull_next_delay_ms = _ERROR_DELAY_MS
-        except Exception:
-            log.exception(*self._failure)
+        except BaseException as error:  # asyncio ends a loop whose task raises SystemExit
             context.pull_next_delay_ms = _ERROR_DELAY_MS
+            if ends_task(task, error):
+                raise
+            log.exception(*self._failure)
         finally:
             self._leave(context)
 
@@ -229,6 +246,7 @@ class PullScheduleCore(PullCore):
         self.callback_loop: asyncio.AbstractEventLoop | None = None
         self.patience_ms = config.shutdown_timeout_ms
         self.runner: Runner
+        self._reminder = Reminder(group, clock)
         self._callbacks: dict[str, PullTaskCallback] = {}
 
     async def set_up(self) -> None:
@@ -240,8 +258,16 @@ class PullScheduleCore(PullCore):
         else:
             self.runner = ThreadRunner(size, f"orbitmq-pull-{self.group}")
 
-    async def shutdown(self, timeout_ms: int | None = None) -> None:
-        """As every consumer, once the calls under way have ended, or after ``timeout_ms``."""
+    def shutdown(self, timeout_ms: int | None = None) -> Coroutine[Any, Any, None]:
+        """As every consumer, once the calls under way have ended, or after ``timeout_ms``.
+
+        Raises ClientStateError at once, where it is asked for, in a callback.
+        """
+        if self.lifecycle.running:
+            refuse_shutdown_in([self.runner], f"consumer {self.group!r}", "callback")
+        return self._shut_down(timeout_ms)
+
+    async def _shut_down(self, timeout_ms: int | None) -> None:
         if timeout_ms is not None:
             self.patience_ms = timeout_ms
         await super().shutdown()
@@ -260,16 +286,23 @@ class PullScheduleCore(PullCore):
         """Have ``callback`` called for the queues of ``topic``; from any thread.
 
         Raises ConfigError unless it is a coroutine function where ``coroutine`` wants one, or a
-        plain one where not.
+        plain one where not, and can be called with a queue and a context.
         """
-        if is_coroutine_function(callback) is not coroutine:
-            kind = "a coroutine function" if coroutine else "a plain function"
-            raise ConfigError("callback", callback, f"{kind} of a queue and a PullTaskContext")
+        kind = "a coroutine function" if coroutine else "a plain function"
+        allowed = f"{kind} of a queue and a PullTaskContext"
+        check_function("callback", callback, allowed)
+        if is_coroutine_function(callback) is not coroutine or not can_take(callback, 2):
+            raise ConfigError("callback", callback, allowed)
         name = self.namespace.wrap(topic)
         self._callbacks[name] = callback
         self.register_topics(topic)
         if self.lifecycle.running:
             self.thread.post(self._begin_all, name)
+
+    async def rebalance(self) -> bool:
+        """As every consumer; and look whether callbacks can be called."""
+        self._reminder.look([self.runner], "queues", lambda: len(self.tasks))
+        return await super().rebalance()
 
     def callback(self, topic: str) -> PullTaskCallback | None:
         """What is called for the queues of ``topic``."""
@@ -287,3 +320,15 @@ class PullScheduleCore(PullCore):
         for task in list(self.tasks.values()):
             if task.queue.topic == topic:
                 task.begin()
+
+
+def _check_answer(answer: object) -> None:
+    """Raise TypeError for what a plain callback wants to be awaited."""
+    if answer is None or not isinstance(answer, Awaitable):
+        return
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise TypeError(
+        f"the callback returned {answer!r}, which nobody awaits: use "
+        "AsyncPullConsumerScheduleService, and register a coroutine function"
+    )

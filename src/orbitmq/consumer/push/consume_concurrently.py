@@ -75,12 +75,14 @@ class ConsumeConcurrently:
         for task, offsets in stuck.items():
             await self._send_back_stuck(task, offsets)
 
-    def begin(self, request: ConsumeRequest) -> bool:
-        """Whether the listener may have the messages; called where it runs."""
+    def may_begin(self, request: ConsumeRequest) -> bool:
+        """Whether the listener may have the messages; if so :meth:`finished` must follow."""
         process_queue = request.task.process_queue
         with process_queue.lock:
-            if not process_queue.begin(request.first_offset):
-                return False
+            return process_queue.begin(request.first_offset)
+
+    def begin(self, request: ConsumeRequest) -> None:
+        """What precedes the call; called where the listener runs."""
         hooks = self._owner.consume_hooks
         if hooks:
             request.told = hooks.before(request.task.queue, request.messages)
@@ -89,7 +91,6 @@ class ConsumeConcurrently:
         for message in request.messages:
             message.set_property(CONSUME_START_TIME, stamp)
         self._running.add(request)
-        return True
 
     def finished(
         self, request: ConsumeRequest, status: ConsumeStatus, context: ConsumeConcurrentlyContext
@@ -153,8 +154,8 @@ class ConsumeConcurrently:
                 return True  # the queue's next owner has it, or it was stuck and sent back already
         try:
             await self._owner.send_back.send(message, level)
-        except OrbitMQError as error:
-            log.warning("%r is consumed again here, no broker took it back: %s", message, error)
+        except Exception as error:  # noqa: BLE001 - the listener may have changed the message
+            log.warning("%r is consumed again here, no broker took it back: %r", message, error)
             message.reconsume_times += 1
             return False
         return True
@@ -222,21 +223,34 @@ class ConsumeRequest:
         """The queue offset of its first message."""
         return self.messages[0].queue_offset
 
+    @property
+    def void(self) -> bool:
+        """Whether the queue is gone."""
+        return self.task.process_queue.dropped
+
     def run(self) -> None:
         """Have a plain function consume it."""
-        if self._service.begin(self):
-            context = self._service.context(self.task.queue)
-            self._service.finished(self, self.listener.call(self.messages, context), context)
+        service = self._service
+        if service.may_begin(self):
+            context = service.context(self.task.queue)
+            status = ConsumeStatus.RECONSUME_LATER
+            try:
+                service.begin(self)
+                status = self.listener.call(self.messages, context)
+            finally:
+                service.finished(self, status, context)
 
     async def run_async(self) -> None:
         """Have a coroutine function consume it; if that is cancelled, it failed."""
-        if self._service.begin(self):
-            context = self._service.context(self.task.queue)
+        service = self._service
+        if service.may_begin(self):
+            context = service.context(self.task.queue)
             status = ConsumeStatus.RECONSUME_LATER
             try:
+                service.begin(self)
                 status = await self.listener.call_async(self.messages, context)
             finally:
-                self._service.finished(self, status, context)
+                service.finished(self, status, context)
 
 
 def _failed(

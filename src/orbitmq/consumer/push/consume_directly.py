@@ -27,6 +27,8 @@ _CONCURRENT = {ConsumeStatus.SUCCESS: CMResult.CR_SUCCESS}
 class DirectCall:
     """A job that has ``listener`` consume ``message``; ``result`` is there when it has."""
 
+    void = False
+
     def __init__(
         self, listener: Listener, message: MessageView, context: ConsumeContext, clock: Clock
     ) -> None:

@@ -16,7 +16,6 @@ from orbitmq.consumer.pull_task import PullTask
 from orbitmq.consumer.push.consume_service import ConsumeOwner, return_type
 from orbitmq.consumer.push.listeners import ConsumeOrderlyContext, ConsumeStatus, Listener
 from orbitmq.consumer.runners import Turn
-from orbitmq.errors import OrbitMQError
 from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.message_view import MessageView
@@ -207,8 +206,8 @@ class ConsumeOrderly:
         if message.reconsume_times >= self._max_reconsume_times:
             try:
                 await self._owner.send_back.send_as_new(message)
-            except OrbitMQError as error:
-                log.warning("%r failed too often, and was not given up: %s", message, error)
+            except Exception as error:  # noqa: BLE001 - the listener may have changed the message
+                log.warning("%r failed too often, and was not given up: %r", message, error)
             else:
                 return True
         message.reconsume_times += 1
@@ -231,6 +230,11 @@ class QueueRun:
         self.task = task
         self.listener = listener
         self.started_ms = 0
+
+    @property
+    def void(self) -> bool:
+        """Whether the queue is gone."""
+        return self.task.process_queue.dropped
 
     def run(self) -> None:
         """With a plain function."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.background import Background
+from orbitmq.client.lifecycle import ServiceState
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.consumer.config import PushConfig, PushSettings, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
@@ -92,7 +93,7 @@ class PushCore(ConsumerCore):
         self.send_back: SendBack
         self.suspended = False
         self.stats = ConsumeStats(clock.now_ms())
-        self.listeners = TopicListeners(group, listener, self.config.consume_threads)
+        self.listeners = TopicListeners(group, listener, self.config.consume_threads, clock)
         self._retry_topic = retry_topic(self.group)
         self._service: ConsumeService
         self._locks: QueueLocks
@@ -155,26 +156,40 @@ class PushCore(ConsumerCore):
         if self.message_model is MessageModel.CLUSTERING:
             version = self.new_version()
             self.put_subscription(build_subscription(self._retry_topic, sub_version=version))
-        await super().start()
+        try:
+            await super().start()
+        except BaseException:
+            if self.lifecycle.state is ServiceState.CREATE_JUST:
+                await self.listeners.stop()
+            raise
 
     def started(self) -> None:
         """As every consumer; and begin the upkeep."""
         super().started()
         self._keeper = Background(self._service.keep(), f"the upkeep of consumer {self.group}")
 
-    async def shutdown(self, timeout_ms: int | None = None) -> None:
-        """Wait for running listeners, at most ``timeout_ms``, then leave as every consumer."""
+    def shutdown(self, timeout_ms: int | None = None) -> Coroutine[Any, Any, None]:
+        """Wait for running listeners, at most ``timeout_ms``, then leave as every consumer.
+
+        Raises ClientStateError at once, where it is asked for, in one of these listeners.
+        """
+        self.listeners.refuse_shutdown_here()
+        return self._shut_down(timeout_ms)
+
+    async def _shut_down(self, timeout_ms: int | None) -> None:
         if timeout_ms is not None:
             self._drain_ms = timeout_ms
         await super().shutdown()
 
     async def take_down(self) -> None:
         """As every consumer; the listeners' threads end."""
-        await super().take_down()
-        if self._keeper is not None:
-            await self._keeper.stop()
-            self._keeper = None
-        await self.listeners.stop()
+        try:
+            await super().take_down()
+        finally:
+            if self._keeper is not None:
+                await self._keeper.stop()
+                self._keeper = None
+            await self.listeners.stop()
 
     async def set_up(self) -> None:
         """Choose how messages are consumed."""
@@ -186,6 +201,7 @@ class PushCore(ConsumerCore):
         self.send_back = SendBack(self.instance, self.group, limit, self.namespace)
         self._locks = QueueLocks(self.instance, self.group)
         self._service = ConsumeOrderly(self) if orderly else ConsumeConcurrently(self)
+        self.listeners.open()
 
     def suspend(self) -> None:
         """Pull no more until :meth:`resume`; what is cached is still consumed."""
@@ -207,8 +223,12 @@ class PushCore(ConsumerCore):
     # Queues
 
     async def rebalance(self) -> bool:
-        """Balance the queues, unless suspended."""
+        """Balance the queues, unless suspended; and look whether listeners can run."""
+        self.listeners.remind(self._cached)
         return self.suspended or await super().rebalance()
+
+    def _cached(self) -> int:
+        return sum(task.process_queue.count for task in self.tasks.values())
 
     async def take_on(self, queues: Mapping[MessageQueue, bool]) -> bool:
         """Start to pull ``queues``; in order, those the brokers lock for this consumer."""
@@ -260,7 +280,10 @@ class PushCore(ConsumerCore):
 
         Without locks its next owner begins soon, so only briefly; in order until the lock is due
         to be renewed (RebalancePushImpl.tryRemoveOrderMessageQueue); at the end as long as said.
+        Where the listeners' loop is gone nobody is waited for.
         """
+        if self.listeners.lost():
+            return 0
         if not self.lifecycle.running:
             return self._drain_ms
         if not self._locking:

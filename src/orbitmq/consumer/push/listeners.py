@@ -7,19 +7,24 @@ ConsumeOrderlyStatus, contexts the classes of the same names.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+from orbitmq.client.functions import can_take, check_function, is_coroutine_function
+from orbitmq.consumer.runners import ends_task
+from orbitmq.errors import ConfigError
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
 
 log = logging.getLogger("orbitmq.consumer.consume")
 
-_MANY: Final = 99
+_ALLOWED: Final = "it must take messages, or messages and a context: function(messages, context)"
+_INT32: Final = range(-(2**31), 2**31)
 _FAILED: Final = "listener %r failed on %d messages of %s, from offset %d on"
 
 
@@ -48,13 +53,31 @@ class ConsumeConcurrentlyContext:
     ``raised`` says in a line what the listener raised, if it did.
     """
 
-    __slots__ = ("ack_index", "delay_level_when_next_consume", "message_queue", "raised")
+    __slots__ = ("_ack_index", "_delay_level", "message_queue", "raised")
 
     def __init__(self, message_queue: MessageQueue) -> None:
         self.message_queue = message_queue
-        self.ack_index: int | None = None
-        self.delay_level_when_next_consume = 0
         self.raised: str | None = None
+        self._ack_index: int | None = None
+        self._delay_level = 0
+
+    @property
+    def ack_index(self) -> int | None:
+        """The index of the last message that succeeded; None for all."""
+        return self._ack_index
+
+    @ack_index.setter
+    def ack_index(self, index: int | None) -> None:
+        self._ack_index = None if index is None else _checked("ack_index", index)
+
+    @property
+    def delay_level_when_next_consume(self) -> int:
+        """After which delay what failed comes again."""
+        return self._delay_level
+
+    @delay_level_when_next_consume.setter
+    def delay_level_when_next_consume(self, level: int) -> None:
+        self._delay_level = _checked("delay_level_when_next_consume", level)
 
 
 class ConsumeOrderlyContext:
@@ -65,13 +88,23 @@ class ConsumeOrderlyContext:
     consumer's setting). ``raised`` says in a line what the listener raised, if it did.
     """
 
-    __slots__ = ("auto_commit", "message_queue", "raised", "suspend_current_queue_time_ms")
+    __slots__ = ("_suspend_ms", "auto_commit", "message_queue", "raised")
 
     def __init__(self, message_queue: MessageQueue) -> None:
         self.message_queue = message_queue
         self.auto_commit = True
-        self.suspend_current_queue_time_ms: int | None = None
         self.raised: str | None = None
+        self._suspend_ms: int | None = None
+
+    @property
+    def suspend_current_queue_time_ms(self) -> int | None:
+        """How long the queue waits after a failure; None as the consumer's setting says."""
+        return self._suspend_ms
+
+    @suspend_current_queue_time_ms.setter
+    def suspend_current_queue_time_ms(self, milliseconds: int | None) -> None:
+        name = "suspend_current_queue_time_ms"
+        self._suspend_ms = None if milliseconds is None else _checked(name, milliseconds)
 
 
 ConsumeContext: TypeAlias = ConsumeConcurrentlyContext | ConsumeOrderlyContext
@@ -79,21 +112,29 @@ ConsumeContext: TypeAlias = ConsumeConcurrentlyContext | ConsumeOrderlyContext
 ListenerFunction: TypeAlias = Callable[..., ConsumeStatus | bool | Awaitable[Any] | None]
 """``function(messages)`` or ``function(messages, context)``, plain or ``async``."""
 
+Complete: TypeAlias = Callable[[Coroutine[Any, Any, ConsumeStatus]], ConsumeStatus]
+"""Runs a coroutine on a loop, and waits for it."""
 
-def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Whether calling ``function``, or the object that stands for one, gives a coroutine."""
-    of_object = inspect.iscoroutinefunction(type(function).__call__)
-    return of_object or inspect.iscoroutinefunction(function)
+_PLAIN_ANSWERS: Final = (type(None), bool, ConsumeStatus)
 
 
 class Listener:
-    """One function of the user's, called the way it wants to be."""
+    """One function of the user's, called the way it wants to be.
 
-    __slots__ = ("_function", "_wants_context", "is_async")
+    ConfigError, naming the function, for one that cannot be called with messages, or with messages
+    and context. Where a plain function answers an awaitable, ``complete`` has a coroutine, which
+    awaits it, run on a loop, and waits for the outcome; by default on a loop in this thread.
+    """
 
-    def __init__(self, function: ListenerFunction) -> None:
+    __slots__ = ("_complete", "_function", "_wants_context", "is_async")
+
+    def __init__(self, function: ListenerFunction, complete: Complete = asyncio.run) -> None:
+        check_function("listener", function, _ALLOWED)
+        if isinstance(function, type):
+            raise ConfigError("listener", function, f"{_ALLOWED}; give an object of this class")
         self._function: Callable[..., Any] = function
-        self._wants_context = _required_arguments(function) > 1
+        self._complete = complete
+        self._wants_context = _wants_context(function)
         self.is_async = is_coroutine_function(function)
 
     def __repr__(self) -> str:
@@ -101,31 +142,54 @@ class Listener:
 
     def call(self, messages: Sequence[MessageView], context: ConsumeContext) -> ConsumeStatus:
         """Have a plain function consume ``messages``; what it raises is a failure, logged."""
+        answer: object = None
         try:
-            return _status(self._function(*self._arguments(messages, context)))
-        except BaseException as error:  # as Throwable in Java: sys.exit() must not end a thread
-            context.raised = _described(error)
-            log.exception(_FAILED, *self._told(messages, context))
-            return ConsumeStatus.RECONSUME_LATER
+            answer = self._function(*self._arguments(messages, context))
+            if not isinstance(answer, _PLAIN_ANSWERS) and isinstance(answer, Awaitable):
+                return self._complete(self._awaited(answer, messages, context))
+            return _status(answer)
+        except BaseException as error:  # noqa: BLE001 - as Throwable in Java, for sys.exit()
+            if inspect.iscoroutine(answer):
+                answer.close()  # its loop is closed, so it never ran
+            return self._failed(error, messages, context)
 
     async def call_async(
         self, messages: Sequence[MessageView], context: ConsumeContext
     ) -> ConsumeStatus:
-        """The same for a coroutine function; one that is cancelled stays so."""
+        """The same for a coroutine function. A task that is cancelled from outside stays so."""
+        answer = self._function(*self._arguments(messages, context))
+        return await self._awaited(answer, messages, context)
+
+    async def _awaited(
+        self, answer: Awaitable[Any], messages: Sequence[MessageView], context: ConsumeContext
+    ) -> ConsumeStatus:
+        task = asyncio.current_task()
         try:
-            return _status(await self._function(*self._arguments(messages, context)))
-        except Exception as error:
-            context.raised = _described(error)
-            log.exception(_FAILED, *self._told(messages, context))
-            return ConsumeStatus.RECONSUME_LATER
+            return _status(await answer)
+        except BaseException as error:  # asyncio ends a loop whose task raises SystemExit
+            if ends_task(task, error):
+                raise
+            return self._failed(error, messages, context)
+
+    def _failed(
+        self, error: BaseException, messages: Sequence[MessageView], context: ConsumeContext
+    ) -> ConsumeStatus:
+        context.raised = _described(error)
+        count, first = len(messages), messages[0].queue_offset
+        log.error(_FAILED, self, count, context.message_queue, first, exc_info=error)
+        return ConsumeStatus.RECONSUME_LATER
 
     def _arguments(
         self, messages: Sequence[MessageView], context: ConsumeContext
     ) -> tuple[object, ...]:
         return (messages, context) if self._wants_context else (messages,)
 
-    def _told(self, messages: Sequence[MessageView], context: ConsumeContext) -> tuple[object, ...]:
-        return self, len(messages), context.message_queue, messages[0].queue_offset
+
+def _checked(name: str, value: object) -> int:
+    """ConfigError, in the listener, for what would fail when it has ended."""
+    if not isinstance(value, int) or not _INT32.start <= value < _INT32.stop:
+        raise ConfigError(f"context.{name}", value, "a whole number of 32 bits")
+    return value
 
 
 def _status(answer: object) -> ConsumeStatus:
@@ -145,17 +209,16 @@ def _described(error: BaseException) -> str:
     return f"{said}, {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}"
 
 
-def _required_arguments(function: Callable[..., object]) -> int:
-    """How many positional arguments ``function`` must, or with ``*args`` may, be given."""
+def _wants_context(function: Callable[..., object]) -> bool:
+    """Whether ``function`` must be given a context, or may be: as ``context``, or in ``*args``."""
+    one, two = can_take(function, 1), can_take(function, 2)
+    if not (one or two):
+        raise ConfigError("listener", function, _ALLOWED)
+    if not (one and two):
+        return two
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # built-in functions have no signature
-        return 1
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return _MANY
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(
-        parameter.kind in positional
-        and (parameter.default is parameter.empty or parameter.name == "context")
-        for parameter in parameters
-    )
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # built-in functions may have no signature
+        return False
+    kinds = {parameter.kind for parameter in parameters[:2]}
+    return inspect.Parameter.VAR_POSITIONAL in kinds or parameters[1].name == "context"
