@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from orbitmq.errors import ClientStateError
@@ -25,6 +25,9 @@ from orbitmq.errors import ClientStateError
 log = logging.getLogger("orbitmq.client")
 
 T = TypeVar("T")
+
+Drain: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Waits for what is on its way, at the end of the process."""
 
 _STOP_SECONDS = 5.0
 _TURNS_TO_CLOSE = 5
@@ -115,6 +118,7 @@ class LoopThread:
             SimpleQueue()
         )
         self._callback_thread: threading.Thread | None = None
+        self._drains: dict[object, tuple[Drain, float]] = {}
         self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
         self._thread.start()
 
@@ -200,12 +204,37 @@ class LoopThread:
         """Whether the caller is a callback."""
         return threading.current_thread() is self._callback_thread
 
+    def at_exit(self, drain: Drain, timeout_seconds: float) -> Callable[[], None]:
+        """Have ``drain()`` run on the private loop when the process ends without a shutdown.
+
+        All drains run at once, while calls and callbacks still work; one is cancelled after its
+        ``timeout_seconds``. What is returned takes it back. Any thread may call both.
+        """
+        key = object()
+        self._drains[key] = (drain, timeout_seconds)
+
+        def take_back() -> None:
+            self._drains.pop(key, None)
+
+        return take_back
+
     def stop(self) -> None:
-        """End both threads; what still runs on the loop is cancelled. Nothing works afterwards."""
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join(_STOP_SECONDS)
-        self._callbacks.put(None)
+        """End both threads, once the drains have run; what else runs on the loop is cancelled.
+
+        Nothing works afterwards.
+        """
+        try:
+            if self._drains and self._thread.is_alive():
+                self.run(self._run_drains())
+        finally:
+            if self._thread.is_alive():
+                self.loop.call_soon_threadsafe(self.loop.stop)
+                self._thread.join(_STOP_SECONDS)
+            self._callbacks.put(None)
+
+    async def _run_drains(self) -> None:
+        drains = list(self._drains.values())
+        await asyncio.gather(*(_run_drain(drain, seconds) for drain, seconds in drains))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -307,6 +336,16 @@ def _set_result(future: asyncio.Future[Any], result: object) -> None:
 def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+async def _run_drain(drain: Drain, timeout_seconds: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await drain()
+    except TimeoutError:
+        log.debug("%r was ended after %g s", drain, timeout_seconds)
+    except Exception:
+        log.exception("%r, run at the end of the process, failed", drain)
 
 
 async def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
