@@ -118,6 +118,8 @@ class LoopThread:
             SimpleQueue()
         )
         self._callback_thread: threading.Thread | None = None
+        self.callbacks_called = 0
+        """How many have returned, of all clients."""
         self._drains: dict[object, tuple[Drain, float]] = {}
         self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
         self._thread.start()
@@ -181,23 +183,14 @@ class LoopThread:
 
         Callbacks run one after the other, in the order asked for.
         """
+        self.expect_callbacks()
+        self._callbacks.put((function, args))
+
+    def expect_callbacks(self) -> None:
+        """Have the thread for them run: at the end of the process it is too late to start it."""
         if self._callback_thread is None:
             with _guard:
                 self._start_callback_thread()
-        self._callbacks.put((function, args))
-
-    async def callbacks_done(self, timeout_seconds: float) -> None:
-        """Wait, on the private loop, until the callbacks asked for so far have returned.
-
-        Those that take longer than ``timeout_seconds`` are left behind, with a warning.
-        """
-        if self._callback_thread is None:
-            return
-        done = self.loop.create_future()
-        self._callbacks.put((self.post, (_set_result, done, None)))
-        finished, _ = await asyncio.wait([done], timeout=timeout_seconds)
-        if not finished:
-            log.warning("callbacks still run %g s after the last outcome", timeout_seconds)
 
     @property
     def on_callback_thread(self) -> bool:
@@ -256,8 +249,9 @@ class LoopThread:
             function, args = call
             try:
                 function(*args)
-            except Exception:
+            except BaseException:  # also sys.exit(): the others' callbacks go on
                 log.exception("a callback failed: %r", function)
+            self.callbacks_called += 1
 
 
 class Answer(Generic[T]):
