@@ -13,6 +13,7 @@ import atexit
 import concurrent.futures
 import logging
 import os
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -226,6 +227,7 @@ class LoopThread:
             self._callbacks.put(None)
 
     async def _run_drains(self) -> None:
+        _resolve_names_here(self.loop)
         drains = list(self._drains.values())
         await asyncio.gather(*(_run_drain(drain, seconds) for drain, seconds in drains))
 
@@ -340,6 +342,17 @@ async def _run_drain(drain: Drain, timeout_seconds: float) -> None:
         log.debug("%r was ended after %g s", drain, timeout_seconds)
     except Exception:
         log.exception("%r, run at the end of the process, failed", drain)
+
+
+def _resolve_names_here(loop: asyncio.AbstractEventLoop) -> None:
+    """Have asyncio's own loop ask for addresses itself: its threads take no work any more."""
+    if not isinstance(loop, asyncio.BaseEventLoop):
+        return
+
+    async def getaddrinfo(host: Any, port: Any, **hints: int) -> Any:
+        return socket.getaddrinfo(host, port, **hints)
+
+    loop.getaddrinfo = getaddrinfo  # type: ignore[method-assign]
 
 
 async def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
