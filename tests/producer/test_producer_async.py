@@ -177,7 +177,7 @@ def test_shutdown_waits_for_what_is_on_its_way() -> None:
         wait_until(lambda: len(gate.held) == 3)
         stopping = threading.Thread(target=producer.shutdown)
         stopping.start()
-        wait_until(lambda: not producer._core._lifecycle.running)
+        wait_until(lambda: not producer._core.lifecycle.running)
         with pytest.raises(ClientStateError, match="SHUTDOWN_ALREADY"):
             producer.send_async(Message("t", b"x"))
         assert not outcomes

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from orbitmq.client.config import make_config
+from orbitmq.client.core import ClientCore
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.lifecycle import Lifecycle
-from orbitmq.client.loop import LoopThread, Waiter, loop_thread
+from orbitmq.client.mailbox import Waiter
 from orbitmq.client.namespace import Namespace
 from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.errors import (
+    ClientStateError,
     ConfigError,
     IllegalNameError,
     InvalidMessageError,
@@ -30,12 +31,12 @@ from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_group, check_topic
 from orbitmq.producer.checks import check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
-from orbitmq.producer.ending import Ending
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing, prepare_batch, prepare_message
 from orbitmq.producer.publish import PublishInfo
 from orbitmq.producer.selectors import QueueSelector
 from orbitmq.producer.sending import Deadline, Sender, Sending, Sink
+from orbitmq.producer.under_way import UnderWay
 from orbitmq.wire.bodies import TopicRouteData
 
 log = logging.getLogger("orbitmq.producer")
@@ -51,7 +52,7 @@ _LOOKS = 10
 """How often the line for room is looked at within ``send_timeout_ms``."""
 
 
-class ProducerCore:
+class ProducerCore(ClientCore):
     """A producer without a face. Its coroutines run on the private loop, its functions do not."""
 
     def __init__(self, group: str, settings: ProducerSettings) -> None:
@@ -61,53 +62,43 @@ class ProducerCore:
         check_group(group)
         if group == _RESERVED_GROUP:
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
+        super().__init__(f"producer {group!r}")
         self.in_flight = InFlight(
             self.config.max_in_flight, self.config.max_in_flight_bytes, self._on_idle
         )
-        self.thread: LoopThread
         self._group = group
-        self._lifecycle = Lifecycle(f"producer {group!r}")
-        self._instance: ClientInstance
+        self._wait_for_callbacks = True
         self._sender: Sender
-        self._ending: Ending | None = None
+        self._under_way: UnderWay
         self._line_watch: asyncio.TimerHandle | None = None
         self._not_at_exit: Callable[[], None]
 
     # Life
 
-    async def start(self) -> None:
-        """Begin heartbeats and allow sending; does not wait for a name server to answer.
-
-        Raises ClientStateError when it was started before, or its group is in use.
-        """
-        self._lifecycle.begin_start()
-        started = False
+    async def bring_up(self) -> None:
+        """Join a client instance; does not wait for a name server to answer."""
+        instance = await ClientInstance.obtain(self.config)
         try:
-            instance = await ClientInstance.obtain(self.config)
-            try:
-                instance.register_producer(self._group, self)
-            except BaseException:
-                await instance.release()
-                raise
-            self.thread = loop_thread()
-            self._instance = instance
-            self._sender = Sender(
-                self._group,
-                instance,
-                self.config,
-                self.in_flight,
-                self.namespace,
-                self._on_idle,
-            )
-            # The drain ends by itself: messages have their time, and then callbacks.
-            self._not_at_exit = self.thread.at_exit(
-                self._end_at_exit, 3 * self.config.send_timeout_ms / 1000
-            )
-            started = True
-        finally:
-            self._lifecycle.end_start(succeeded=started)
-        instance.spawn(instance.heartbeat())
-        log.info("producer %s started as client %s", self._group, instance.client_id)
+            instance.register_producer(self._group, self)
+        except BaseException:
+            await instance.release()
+            raise
+        self.instance = instance
+        self._sender = Sender(
+            self._group, instance, self.config, self.in_flight, self.namespace, self._on_idle
+        )
+        self._under_way = UnderWay(
+            self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
+        )
+        # Longer than it takes: messages have their time, and then callbacks.
+        self._not_at_exit = self.thread.at_exit(
+            self._under_way.end_at_exit, 3 * self.config.send_timeout_ms / 1000
+        )
+
+    def started(self) -> None:
+        """Begin heartbeats."""
+        self.instance.spawn(self.instance.heartbeat())
+        log.info("producer %s started as client %s", self._group, self.instance.client_id)
 
     async def shutdown(self, *, wait_for_callbacks: bool = True) -> None:
         """Wait for the outcome of what is on its way, then leave the brokers.
@@ -115,32 +106,25 @@ class ProducerCore:
         Every message has an outcome within its timeout. Callbacks are waited for as long as one
         ends within ``send_timeout_ms``. A producer that does not run stays so.
         """
-        if not self._lifecycle.begin_shutdown():
-            return
-        await self._begin_ending().shutdown(with_callbacks=wait_for_callbacks)
+        self._wait_for_callbacks = wait_for_callbacks
+        await super().shutdown()
+
+    async def take_down(self) -> None:
+        """Send nothing more, and wait."""
+        self.lifecycle.begin_shutdown()
+        await self._under_way.end(with_callbacks=self._wait_for_callbacks)
         self._not_at_exit()
-        await self._instance.unregister_producer(self._group)
-        await self._instance.release()
+        await self.instance.unregister_producer(self._group)
+        await self.instance.release()
         log.info("producer %s shut down", self._group)
 
-    async def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
-        """Ask these name servers from now on."""
-        self._lifecycle.check_running()
-        self._instance.update_name_server_address(addresses)
-
-    async def _end_at_exit(self) -> None:
-        await self._begin_ending().at_exit()
-
-    def _begin_ending(self) -> Ending:
-        self._ending = Ending(
-            self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
-        )
-        return self._ending
+    def loop_ends(self, error: ClientStateError) -> None:
+        """What is still on its way has this error as its outcome."""
+        self._sender.abandon(error)
 
     def _on_idle(self) -> None:
         """Nothing is on its way, or no callback is asked for; any thread may say so."""
-        if self._ending is not None:
-            self._ending.on_idle()
+        self._under_way.on_idle()
 
     # What the instance asks
 
@@ -156,20 +140,20 @@ class ProducerCore:
 
     def deadline(self, timeout_ms: int | None) -> Deadline:
         """When a send that begins now must end; the default is ``send_timeout_ms``."""
-        self._lifecycle.check_running()
+        self.lifecycle.check_running()
         if timeout_ms is None:
             return self._default_deadline()
         if timeout_ms <= 0:
             raise ConfigError("timeout_ms", timeout_ms, "at least 1 ms")
-        return Deadline(self._instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
+        return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
 
     def _default_deadline(self) -> Deadline:
         timeout_ms = self.config.send_timeout_ms
-        return Deadline(self._instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
+        return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
 
     def time_left(self, deadline: Deadline) -> float:
         """Seconds until ``deadline``, never negative."""
-        return max(0.0, deadline.at - self._instance.clock.monotonic())
+        return max(0.0, deadline.at - self.instance.clock.monotonic())
 
     def prepare(
         self, message: Messages, selector: QueueSelector | None, queue: MessageQueue | None
@@ -209,7 +193,7 @@ class ProducerCore:
         routes = self._sender.routes
         routes.find(topic, deadline.at, on_found)
         done, _ = await asyncio.wait([found], timeout=self.time_left(deadline))
-        servers = self._instance.name_servers.addresses
+        servers = self.instance.name_servers.addresses
         outcome: PublishInfo | OrbitMQError | None = (
             found.result() if done else routes.error_of(topic)
         )
@@ -298,7 +282,7 @@ class ProducerCore:
                 self.post(sending)
             on_turn(entered)
 
-        now = self._instance.clock.monotonic()
+        now = self.instance.clock.monotonic()
         urgent = self.thread.on_callback_thread
         self.in_flight.enter(sending, sending.size, turn, now, urgent=urgent)
         self.thread.post(self._watch_line)
@@ -320,7 +304,7 @@ class ProducerCore:
     def _look_at_line(self) -> None:
         self._line_watch = None
         patience = self.config.send_timeout_ms / 1000
-        if self.in_flight.turn_away(self._instance.clock.monotonic(), patience):
+        if self.in_flight.turn_away(self.instance.clock.monotonic(), patience):
             self._line_watch = asyncio.get_running_loop().call_later(
                 patience / _LOOKS, self._look_at_line
             )
@@ -334,8 +318,9 @@ class ProducerCore:
         self.thread.call_back(self.in_flight.callback_called)
 
     def expect_callbacks(self) -> None:
-        """Have the thread for callbacks run, even before the producer does."""
-        loop_thread().expect_callbacks()
+        """Have the thread for callbacks run."""
+        self.lifecycle.check_running()
+        self.thread.expect_callbacks()
 
 
 class BlockingSends:

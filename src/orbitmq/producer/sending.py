@@ -95,13 +95,15 @@ class Sender:
         self.routes = PublishRoutes(instance, config)
         self.unreachable = UnreachableBrokers()
         self.loop = asyncio.get_running_loop()
-        self.pending = 0
-        """Messages that wait for their outcome."""
         self.failed = 0
         """Messages whose outcome was an error."""
         self._on_idle = on_idle
         self._group = group
         self._templates: dict[tuple[str, str, bool], SendRequestTemplate] = {}
+        self.pending: set[Sending] = set()
+        """What is on its way."""
+        self.abandoned: OrbitMQError | None = None
+        """Why nothing is sent any more."""
 
     def template(self, topic: str, broker_name: str, batch: bool) -> SendRequestTemplate:
         """The request to ``topic`` on a broker."""
@@ -120,11 +122,17 @@ class Sender:
             )
         return template
 
-    def ended(self) -> None:
-        """A message has its outcome."""
-        self.pending -= 1
+    def ended(self, sending: Sending) -> None:
+        """A message is no longer on its way."""
+        self.pending.discard(sending)
         if not self.pending:
             self._on_idle()
+
+    def abandon(self, error: OrbitMQError) -> None:
+        """Let ``error`` be the outcome of all that is on its way, and of what comes later."""
+        self.abandoned = error
+        for sending in list(self.pending):
+            sending.abandon(error)
 
 
 class Sending:
@@ -148,7 +156,6 @@ class Sending:
         "_stored",
         "_target",
         "_timer",
-        "begun",
         "deadline",
     )
 
@@ -165,8 +172,6 @@ class Sending:
     ) -> None:
         self.deadline = deadline
         """When it must have its outcome."""
-        self.begun = False
-        """Whether the private loop has it."""
         self._sender = sender
         self._outgoing = outgoing
         self._sink = sink
@@ -189,14 +194,21 @@ class Sending:
     def start(self) -> None:
         """Take the first step, on the private loop."""
         sender = self._sender
-        sender.pending += 1
-        self.begun = True
+        sender.pending.add(self)
+        if sender.abandoned is not None:
+            self.abandon(sender.abandoned)
+            return
         info = sender.routes.get(self._outgoing.topic)
         if info is not None:
             self._attempt(info)
         else:
             self._limit_wait()
             sender.routes.find(self._outgoing.topic, self.deadline.at, self._route_found)
+
+    def abandon(self, error: OrbitMQError) -> None:
+        """Let ``error`` be the outcome."""
+        self._end(arrived=False)
+        self._sink.set_exception(copy.copy(error))
 
     def _route_found(self, outcome: PublishInfo | OrbitMQError) -> None:
         if self._finished:
@@ -286,10 +298,14 @@ class Sending:
         connection.send(head, outgoing.body)
 
     def _written(self) -> None:
+        if self._finished:
+            return
         self._end(arrived=True)
         self._sink.set_result(None)
 
     def _answered(self, answer: RemotingCommand | NetworkError) -> None:
+        if self._finished:
+            return
         if isinstance(answer, NetworkError):
             self._attempt_failed(self._explain(answer))
             return
@@ -440,7 +456,7 @@ class Sending:
             self._timer = None
         sender = self._sender
         sender.in_flight.leave(self, arrived=arrived)
-        sender.ended()
+        sender.ended(self)
 
 
 _hash = lru_cache(maxsize=8192)(java_hash)
