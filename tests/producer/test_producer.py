@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import zlib
 from collections import Counter
@@ -164,6 +165,27 @@ def test_large_bodies_are_compressed_and_batches_are_not() -> None:
         assert zlib.decompress(compressed) == body
         assert (small.sys_flag, plain) == (0, body[:4095])
         assert batch.sys_flag == 0
+
+
+def test_a_body_that_compression_makes_larger_goes_as_it_is() -> None:
+    body = random.Random(7).randbytes(4 * 1024 * 1024)
+    assert len(zlib.compress(body, 5)) > len(body)
+    with StubCluster(t=1) as cluster, producing(cluster) as producer:
+        producer.send(Message("t", body))
+        ((header, sent_body),) = sent(cluster)
+        assert header.sys_flag == 0
+        assert sent_body == body
+
+
+def test_an_empty_sharding_key_is_none() -> None:
+    with StubCluster(t=4) as cluster, producing(cluster) as producer:
+        queues = {
+            producer.send(Message("t", b"x", sharding_key="")).message_queue for _ in range(4)
+        }
+        assert len(queues) == 4
+        batch = [Message("t", b"x", sharding_key=""), Message("t", b"x")]
+        assert {producer.send(batch).message_queue for _ in range(4)} == queues
+        assert all("__SHARDINGKEY" not in properties_of(header) for header, _ in sent(cluster))
 
 
 def test_an_unknown_topic_starts_with_the_queues_of_the_default_topic() -> None:
