@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from orbitmq.errors import InvalidMessageError
+
 
 class MessageQueue(NamedTuple):
     """One queue of a topic on one broker. Sorts as Java's ``MessageQueue.compareTo`` does."""
@@ -58,7 +60,7 @@ class Message:
         self.topic = topic
         self.body = body
         self.tags = tags
-        self.keys = keys if keys is None or isinstance(keys, str) else " ".join(keys)
+        self.keys = keys if keys is None or isinstance(keys, str) else _joined(keys)
         self.sharding_key = sharding_key
         self.properties = properties
         self.delay_level = delay_level
@@ -76,6 +78,15 @@ class Message:
             f"Message({self.topic!r}, {len(self.body)} bytes, tags={self.tags!r}, "
             f"keys={self.keys!r})"
         )
+
+
+def _joined(keys: Iterable[str]) -> str:
+    try:
+        return " ".join(keys)
+    except TypeError as error:
+        raise InvalidMessageError(
+            f"keys={keys!r} of type {type(keys).__name__}: keys are text (str), or several texts"
+        ) from error
 
 
 class SendStatus(Enum):

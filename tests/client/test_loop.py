@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -196,23 +197,16 @@ def test_a_waiter_times_out_and_passes_errors_on() -> None:
 def test_callbacks_run_in_order_on_a_thread_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[object] = []
     thread = loop_thread()
+    before = thread.callbacks_called
     thread.call_back(lambda: seen.append(threading.current_thread().name))
     thread.call_back(int, "no number")
+    thread.call_back(sys.exit)
     for number in range(100):
         thread.call_back(seen.append, number)
-    thread.run(thread.callbacks_done(timeout_seconds=10))
+    wait_until(lambda: thread.callbacks_called == before + 103, "all callbacks")
     assert seen == ["orbitmq-callbacks", *range(100)]
     assert "no number" in caplog.text
-
-
-def test_callbacks_that_do_not_end_are_left_behind(caplog: pytest.LogCaptureFixture) -> None:
-    thread = loop_thread()
-    go_on = threading.Event()
-    thread.call_back(go_on.wait, 10)
-    thread.run(thread.callbacks_done(timeout_seconds=0.01))
-    assert "still run" in caplog.text
-    go_on.set()
-    thread.run(thread.callbacks_done(timeout_seconds=10))
+    assert "SystemExit" in caplog.text
 
 
 def test_ctrl_c_interrupts_a_wait() -> None:
@@ -267,8 +261,10 @@ def test_what_is_registered_runs_at_the_end_of_the_process_for_as_long_as_it_may
         async def slow():
             await asyncio.sleep(0.05)
             await thread.run_async(asyncio.sleep(0))  # calls still work
+            called = asyncio.Event()
             thread.call_back(print, "drained")
-            await thread.callbacks_done(10)
+            thread.call_back(thread.post, called.set)
+            await called.wait()
 
         async def for_ever():
             try:

@@ -29,7 +29,6 @@ from orbitmq.errors import (
 from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
 from orbitmq.net.connection import Connection
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
-from orbitmq.producer.in_flight import InFlight
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.command import RemotingCommand
 from tests.client.stub_cluster import StubBroker, StubCluster, answer, silence
@@ -216,7 +215,7 @@ def test_no_more_than_the_bound_is_on_its_way() -> None:
     with gated(max_in_flight=2) as (gate, producer):
         for _ in range(2):
             producer.send_async(Message("t", b"x"))
-        with pytest.raises(RequestTimeoutError, match="2 messages were on their way for 30 ms"):
+        with pytest.raises(RequestTimeoutError, match="2 messages were on their way, .*for 30 ms"):
             producer.send_async(Message("t", b"x"), timeout_ms=30)
         third = threading.Thread(target=lambda: producer.send_async(Message("t", b"third")))
         third.start()
@@ -238,26 +237,6 @@ def test_no_more_bytes_than_the_bound_are_on_their_way() -> None:
             producer.send_async(Message("t", bytes(5)))
         with pytest.raises(RequestTimeoutError):
             producer.send_async(Message("t", b"x"), timeout_ms=20)
-
-
-def test_a_bound_gives_room_in_turn() -> None:
-    room = InFlight(2, 10)
-    entered: list[str] = []
-    assert room.try_enter(6)
-    room.enter(6, lambda: entered.append("large"))
-    assert not room.try_enter(1), "nobody passes those who wait"
-    give_up = room.enter(1, lambda: entered.append("small"))
-    leave_late = room.enter(1, lambda: entered.append("late"))
-    room.leave(6)
-    assert entered == ["large", "small"]
-    assert not give_up(), "it has its room already"
-    assert leave_late()
-    room.leave(6)
-    room.leave(1)
-    assert room.count == 0
-    assert entered == ["large", "small"]
-    room.enter(1, lambda: entered.append("at once"))
-    assert entered[-1] == "at once"
 
 
 # One-way

@@ -77,7 +77,7 @@ def test_keys_keep_their_queue_and_their_order() -> None:
     keys = [f"N{number}" for number in range(17)]
     with (
         EmbeddedBroker() as broker,
-        Producer("writers", name_server=broker.name_server) as producer,
+        Producer("writers", name_server=broker.name_server, send_timeout_ms=30_000) as producer,
     ):
         for number in range(3000):
             key = keys[number % len(keys)]

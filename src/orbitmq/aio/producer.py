@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
-from typing import Unpack
+from typing import Any, TypeVar, Unpack
 
 from orbitmq.aio.face import AsyncFace
+from orbitmq.client.loop import Answer
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_topic
 from orbitmq.producer.config import ProducerSettings
 from orbitmq.producer.core import ForgetfulSink, Messages, ProducerCore
-from orbitmq.producer.outgoing import Outgoing
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sending import Deadline
+from orbitmq.producer.sending import Deadline, Sending
+
+_T = TypeVar("_T")
 
 
 class AsyncProducer(AsyncFace):
@@ -55,18 +56,12 @@ class AsyncProducer(AsyncFace):
             queue = core.select(
                 selector, await self._queues(outgoing.topic, deadline), message, arg
             )
-        room = await self._enter(outgoing, deadline)
-        answer = core.thread.answer_to_running_loop()
-        core.post(
-            outgoing,
-            answer,
-            queue,
-            deadline,
-            retries=core.config.retry_times_when_send_async_failed,
-            room=room,
-        )
-        result: SendResult = await answer.future
-        return result
+        answer: Answer[SendResult] = core.thread.answer_to_running_loop()
+        retries = core.config.retry_times_when_send_async_failed
+        sending = core.sending(outgoing, answer, queue, deadline, retries=retries)
+        if not core.post_if_room(sending):
+            self._line_up(sending, answer, own_timeout=timeout_ms is not None)
+        return await self._outcome(sending, answer)
 
     async def send_batch(
         self,
@@ -95,13 +90,14 @@ class AsyncProducer(AsyncFace):
                 selector, await self._queues(outgoing.topic, deadline), message, arg
             )
         first = core.known_queues(outgoing.topic) is None
-        room = await self._enter(outgoing, deadline)
-        if first:
-            answer = core.thread.answer_to_running_loop()
-            core.post(outgoing, answer, queue, deadline, oneway=True, room=room)
-            await answer.future
-        else:
-            core.post(outgoing, ForgetfulSink(outgoing), queue, deadline, oneway=True, room=room)
+        answer: Answer[SendResult | None] = core.thread.answer_to_running_loop()
+        sink = answer if first else ForgetfulSink(outgoing)
+        sending = core.sending(outgoing, sink, queue, deadline, oneway=True)
+        if not core.post_if_room(sending):
+            self._line_up(sending, answer, ends_with_turn=not first)
+        elif not first:
+            return
+        await self._outcome(sending, answer)
 
     async def publish_queues(
         self, topic: str, *, timeout_ms: int | None = None
@@ -117,19 +113,37 @@ class AsyncProducer(AsyncFace):
             return known
         return await core.thread.run_async(core.find_queues(topic, deadline))
 
-    async def _enter(self, outgoing: Outgoing, deadline: Deadline) -> int:
+    def _line_up(
+        self,
+        sending: Sending,
+        answer: Answer[Any],
+        *,
+        own_timeout: bool = False,
+        ends_with_turn: bool = False,
+    ) -> None:
+        """Have ``sending`` wait for room; ``answer`` is told if it is in vain."""
         core = self._core
-        size = len(outgoing.body)
-        if not core.in_flight.try_enter(size):
-            answer = core.thread.answer_to_running_loop()
-            give_up = core.in_flight.enter(size, partial(answer.set_result, None))
-            try:
-                async with asyncio.timeout(core.time_left(deadline)):
-                    await answer.future
-            except BaseException as error:
-                if not give_up():
-                    core.in_flight.leave(size)  # room came at the last moment
-                if isinstance(error, TimeoutError):
-                    raise core.too_many(deadline) from None
-                raise
-        return size
+
+        def on_turn(entered: bool) -> None:
+            if not entered:
+                answer.set_exception(core.too_many(sending.deadline.timeout_ms))
+            elif ends_with_turn:
+                answer.set_result(None)
+
+        def too_late() -> None:
+            if core.in_flight.leave_line(sending):
+                on_turn(False)
+
+        core.line_up(sending, on_turn, own_timeout=own_timeout)
+        if own_timeout:
+            timer = asyncio.get_running_loop().call_later(
+                core.time_left(sending.deadline), too_late
+            )
+            answer.future.add_done_callback(lambda _: timer.cancel())
+
+    async def _outcome(self, sending: Sending, answer: Answer[_T]) -> _T:
+        try:
+            return await answer.future
+        except asyncio.CancelledError:
+            self._core.in_flight.leave_line(sending)
+            raise

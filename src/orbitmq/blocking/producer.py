@@ -134,12 +134,11 @@ class Producer(Face):
         ``max_in_flight_bytes``, are on their way this waits, and raises RequestTimeoutError
         after ``timeout_ms``.
         """
-        thread = loop_thread()
         if callback is not None:
-            sink = CallbackSink(callback, thread)
+            sink = CallbackSink(callback, self._core)
             self._sends.send_async(message, sink, selector, arg, queue, timeout_ms)
             return None
-        future = SendFuture(thread)
+        future = SendFuture(self._core)
         self._sends.send_async(message, future, selector, arg, queue, timeout_ms)
         return future
 

@@ -13,6 +13,7 @@ import atexit
 import concurrent.futures
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
@@ -85,6 +86,8 @@ class LoopThread:
             SimpleQueue()
         )
         self._callback_thread: threading.Thread | None = None
+        self.callbacks_called = 0
+        """How many have returned, of all clients."""
         self._drains: dict[object, tuple[Drain, float]] = {}
         self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
         self._thread.start()
@@ -164,22 +167,13 @@ class LoopThread:
 
         Callbacks run one after the other, in the order asked for.
         """
+        self.expect_callbacks()
         self._callbacks.put((function, args))
+
+    def expect_callbacks(self) -> None:
+        """Have the thread for them run: at the end of the process it is too late to start it."""
         if self._callback_thread is None and self.gone is None:
             self.post(self._start_callback_thread)  # there, where no signal interrupts it
-
-    async def callbacks_done(self, timeout_seconds: float) -> None:
-        """Wait, on the private loop, until the callbacks asked for so far have returned.
-
-        Those that take longer than ``timeout_seconds`` are left behind, with a warning.
-        """
-        if self._callback_thread is None:
-            return
-        done = self.loop.create_future()
-        self._callbacks.put((self.post, (_set_result, done, None)))
-        finished, _ = await asyncio.wait([done], timeout=timeout_seconds)
-        if not finished:
-            log.warning("callbacks still run %g s after the last outcome", timeout_seconds)
 
     @property
     def on_callback_thread(self) -> bool:
@@ -216,6 +210,7 @@ class LoopThread:
             self._callbacks.put(None)
 
     async def _run_drains(self) -> None:
+        _resolve_names_here(self.loop)
         drains = list(self._drains.values())
         await asyncio.gather(*(_run_drain(drain, seconds) for drain, seconds in drains))
 
@@ -242,8 +237,9 @@ class LoopThread:
             function, args = call
             try:
                 function(*args)
-            except Exception:
+            except BaseException:  # also sys.exit(): the others' callbacks go on
                 log.exception("a callback failed: %r", function)
+            self.callbacks_called += 1
 
 
 class Answer(Generic[T]):
@@ -354,6 +350,17 @@ async def _run_drain(drain: Drain, timeout_seconds: float) -> None:
         log.debug("%r was ended after %g s", drain, timeout_seconds)
     except Exception:
         log.exception("%r, run at the end of the process, failed", drain)
+
+
+def _resolve_names_here(loop: asyncio.AbstractEventLoop) -> None:
+    """Have asyncio's own loop ask for addresses itself: its threads take no work any more."""
+    if not isinstance(loop, asyncio.BaseEventLoop):
+        return
+
+    async def getaddrinfo(host: Any, port: Any, **hints: int) -> Any:
+        return socket.getaddrinfo(host, port, **hints)
+
+    loop.getaddrinfo = getaddrinfo  # type: ignore[method-assign]
 
 
 async def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -8,12 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from orbitmq.client.functions import check_plain_function
-from orbitmq.client.loop import LoopThread
 
 T = TypeVar("T")
+
+
+class CallsBack(Protocol):
+    """Has functions of the user's called: the LoopThread, or who counts what it is asked for."""
+
+    def call_back(self, function: Callable[..., object], /, *args: Any) -> None:
+        """Have the callback thread call ``function(*args)``."""
+        ...
+
+    def expect_callbacks(self) -> None:
+        """Have the callback thread run by then."""
+        ...
 
 
 class OutcomeFuture(Future[T]):
@@ -23,9 +34,9 @@ class OutcomeFuture(Future[T]):
     their time.
     """
 
-    def __init__(self, thread: LoopThread) -> None:
+    def __init__(self, caller: CallsBack) -> None:
         super().__init__()
-        self._thread = thread
+        self._caller = caller
 
     def cancel(self) -> bool:
         """Do nothing, and say so."""
@@ -33,7 +44,8 @@ class OutcomeFuture(Future[T]):
 
     def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
         """Have ``fn(future)`` called when the outcome is there."""
-        super().add_done_callback(partial(self._thread.call_back, fn))
+        self._caller.expect_callbacks()
+        super().add_done_callback(partial(self._caller.call_back, fn))
 
 
 class CallbackSink(Generic[T]):
@@ -42,19 +54,20 @@ class CallbackSink(Generic[T]):
     ConfigError for a coroutine function, which would never run.
     """
 
-    __slots__ = ("_callback", "_thread")
+    __slots__ = ("_callback", "_caller")
 
     def __init__(
-        self, callback: Callable[[T | None, BaseException | None], object], thread: LoopThread
+        self, callback: Callable[[T | None, BaseException | None], object], caller: CallsBack
     ) -> None:
         check_plain_function("callback", callback, "a plain function of a result and an error")
         self._callback = callback
-        self._thread = thread
+        self._caller = caller
+        caller.expect_callbacks()
 
     def set_result(self, result: T | None) -> None:
         """It is this."""
-        self._thread.call_back(self._callback, result, None)
+        self._caller.call_back(self._callback, result, None)
 
     def set_exception(self, error: BaseException) -> None:
         """There is none."""
-        self._thread.call_back(self._callback, None, error)
+        self._caller.call_back(self._callback, None, error)

@@ -155,11 +155,13 @@ class TraceDispatcher:
         try:
             outgoing = producer.prepare(Message(self._topic, body, keys=sorted(keys)), None, None)
             producer.post(
-                outgoing,
-                ForgetfulSink(outgoing),
-                None,
-                producer.deadline(None),
-                retries=producer.config.retry_times_when_send_async_failed,
+                producer.sending(
+                    outgoing,
+                    ForgetfulSink(outgoing),
+                    None,
+                    producer.deadline(None),
+                    retries=producer.config.retry_times_when_send_async_failed,
+                )
             )
         except OrbitMQError as error:
             log.warning("%d trace records are lost: %s", len(batch), error)

@@ -183,7 +183,7 @@ class ConnectionPool:
                 )
         except TimeoutError as error:
             raise _too_slow(address, milliseconds) from error
-        except (OSError, ValueError, OverflowError) as error:
+        except (OSError, ValueError, OverflowError, RuntimeError) as error:
             if self._tls is not None and isinstance(error, (ssl.SSLError, ConnectionError)):
                 raise ConnectError(
                     f"no connection to {address}: {describe_failure(error)}", address

@@ -11,7 +11,6 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 from orbitmq.client.config import make_config
@@ -30,12 +29,14 @@ from orbitmq.errors import (
 )
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_group, check_topic
+from orbitmq.producer.checks import check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing, prepare_batch, prepare_message
 from orbitmq.producer.publish import PublishInfo
 from orbitmq.producer.selectors import QueueSelector
 from orbitmq.producer.sending import Deadline, Sender, Sending, Sink
+from orbitmq.producer.under_way import UnderWay
 from orbitmq.wire.bodies import TopicRouteData
 
 log = logging.getLogger("orbitmq.producer")
@@ -47,6 +48,8 @@ SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], No
 """Gets the result and None, or None and the error."""
 
 _RESERVED_GROUP = "DEFAULT_PRODUCER"
+_LOOKS = 10
+"""How often the line for room is looked at within ``send_timeout_ms``."""
 
 
 class ProducerCore(ClientCore):
@@ -60,10 +63,15 @@ class ProducerCore(ClientCore):
         if group == _RESERVED_GROUP:
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
         super().__init__(f"producer {group!r}")
-        self.in_flight = InFlight(self.config.max_in_flight, self.config.max_in_flight_bytes)
+        self.in_flight = InFlight(
+            self.config.max_in_flight, self.config.max_in_flight_bytes, self._on_idle
+        )
         self._group = group
         self._wait_for_callbacks = True
         self._sender: Sender
+        self._under_way: UnderWay
+        self._line_watch: asyncio.TimerHandle | None = None
+        self._not_at_exit: Callable[[], None]
 
     # Life
 
@@ -76,7 +84,16 @@ class ProducerCore(ClientCore):
             await instance.release()
             raise
         self.instance = instance
-        self._sender = Sender(self._group, instance, self.config, self.in_flight, self.namespace)
+        self._sender = Sender(
+            self._group, instance, self.config, self.in_flight, self.namespace, self._on_idle
+        )
+        self._under_way = UnderWay(
+            self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
+        )
+        # Longer than it takes: messages have their time, and then callbacks.
+        self._not_at_exit = self.thread.at_exit(
+            self._under_way.end_at_exit, 3 * self.config.send_timeout_ms / 1000
+        )
 
     def started(self) -> None:
         """Begin heartbeats."""
@@ -86,7 +103,8 @@ class ProducerCore(ClientCore):
     async def shutdown(self, *, wait_for_callbacks: bool = True) -> None:
         """Wait for the outcome of what is on its way, then leave the brokers.
 
-        Every message has an outcome within its timeout. A producer that does not run stays so.
+        Every message has an outcome within its timeout. Callbacks are waited for as long as one
+        ends within ``send_timeout_ms``. A producer that does not run stays so.
         """
         self._wait_for_callbacks = wait_for_callbacks
         await super().shutdown()
@@ -94,9 +112,8 @@ class ProducerCore(ClientCore):
     async def take_down(self) -> None:
         """Send nothing more, and wait."""
         self.lifecycle.begin_shutdown()
-        await self._sender.wait_until_none_pending()
-        if self._wait_for_callbacks:
-            await self.thread.callbacks_done(self.config.send_timeout_ms / 1000)
+        await self._under_way.end(with_callbacks=self._wait_for_callbacks)
+        self._not_at_exit()
         await self.instance.unregister_producer(self._group)
         await self.instance.release()
         log.info("producer %s shut down", self._group)
@@ -104,6 +121,10 @@ class ProducerCore(ClientCore):
     def loop_ends(self, error: ClientStateError) -> None:
         """What is still on its way has this error as its outcome."""
         self._sender.abandon(error)
+
+    def _on_idle(self) -> None:
+        """Nothing is on its way, or no callback is asked for; any thread may say so."""
+        self._under_way.on_idle()
 
     # What the instance asks
 
@@ -121,9 +142,13 @@ class ProducerCore(ClientCore):
         """When a send that begins now must end; the default is ``send_timeout_ms``."""
         self.lifecycle.check_running()
         if timeout_ms is None:
-            timeout_ms = self.config.send_timeout_ms
-        elif timeout_ms <= 0:
+            return self._default_deadline()
+        if timeout_ms <= 0:
             raise ConfigError("timeout_ms", timeout_ms, "at least 1 ms")
+        return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
+
+    def _default_deadline(self) -> Deadline:
+        timeout_ms = self.config.send_timeout_ms
         return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
 
     def time_left(self, deadline: Deadline) -> float:
@@ -139,11 +164,13 @@ class ProducerCore(ClientCore):
         else:
             placed = selector is not None or queue is not None
             outgoing = prepare_batch(message, self.config, self.namespace, placed=placed)
-        if queue is not None and self.namespace.wrap(queue.topic) != outgoing.topic:
-            raise InvalidMessageError(
-                f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of its "
-                "topic"
-            )
+        if queue is not None:
+            check_queue(queue)
+            if self.namespace.wrap(queue.topic) != outgoing.topic:
+                raise InvalidMessageError(
+                    f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of "
+                    "its topic"
+                )
         return outgoing
 
     def known_queues(self, topic: str) -> Sequence[MessageQueue] | None:
@@ -200,7 +227,7 @@ class ProducerCore(ClientCore):
             )
         return queue
 
-    def post(
+    def sending(
         self,
         outgoing: Outgoing,
         sink: Sink,
@@ -209,10 +236,9 @@ class ProducerCore(ClientCore):
         *,
         retries: int = 0,
         oneway: bool = False,
-        room: int | None = None,
-    ) -> None:
-        """Hand a message to the private loop; its outcome goes to ``sink``."""
-        sending = Sending(
+    ) -> Sending:
+        """A message ready to be handed to the private loop; its outcome goes to ``sink``."""
+        return Sending(
             self._sender,
             outgoing,
             sink,
@@ -220,17 +246,81 @@ class ProducerCore(ClientCore):
             deadline=deadline,
             retries=retries,
             oneway=oneway,
-            room=room,
         )
+
+    def post(self, sending: Sending) -> None:
+        """Hand a message to the private loop."""
         self.thread.post(sending.start)
 
-    def too_many(self, deadline: Deadline) -> RequestTimeoutError:
+    # Room
+
+    def post_if_room(self, sending: Sending) -> bool:
+        """Hand a message to the private loop if there is room for it."""
+        try:
+            if not self.in_flight.try_enter(sending, sending.size):
+                return False
+            self.post(sending)
+        except BaseException:  # Ctrl-C may come at any moment
+            self.in_flight.abandon(sending)
+            raise
+        return True
+
+    def line_up(
+        self, sending: Sending, on_turn: Callable[[bool], object], *, own_timeout: bool
+    ) -> None:
+        """Hand it over at its turn; ``on_turn`` is told of that, or that there was none.
+
+        There is none after ``send_timeout_ms`` in which nothing was acknowledged. Only then the
+        time of a send begins, unless its caller limited all of it (``own_timeout``). A callback,
+        which may not wait for other callbacks, comes first.
+        """
+
+        def turn(entered: bool) -> None:
+            if entered:
+                if not own_timeout:
+                    sending.deadline = self._default_deadline()
+                self.post(sending)
+            on_turn(entered)
+
+        now = self.instance.clock.monotonic()
+        urgent = self.thread.on_callback_thread
+        self.in_flight.enter(sending, sending.size, turn, now, urgent=urgent)
+        self.thread.post(self._watch_line)
+
+    def too_many(self, timeout_ms: int) -> RequestTimeoutError:
         """The error of a send that found no room in time."""
+        in_flight = self.in_flight
         return RequestTimeoutError(
-            f"{self.in_flight.count} messages were on their way for {deadline.timeout_ms} ms: "
-            f"max_in_flight={self.config.max_in_flight}, "
+            f"{in_flight.messages} messages were on their way, and {in_flight.callbacks} callbacks "
+            f"not called, for {timeout_ms} ms: max_in_flight={self.config.max_in_flight}, "
             f"max_in_flight_bytes={self.config.max_in_flight_bytes}"
         )
+
+    def _watch_line(self) -> None:
+        """One timer for all who wait."""
+        if self._line_watch is None:
+            self._look_at_line()
+
+    def _look_at_line(self) -> None:
+        self._line_watch = None
+        patience = self.config.send_timeout_ms / 1000
+        if self.in_flight.turn_away(self.instance.clock.monotonic(), patience):
+            self._line_watch = asyncio.get_running_loop().call_later(
+                patience / _LOOKS, self._look_at_line
+            )
+
+    # Callbacks
+
+    def call_back(self, function: Callable[..., object], /, *args: object) -> None:
+        """Have a callback called, which is in flight until then."""
+        self.in_flight.callback_asked()
+        self.thread.call_back(function, *args)
+        self.thread.call_back(self.in_flight.callback_called)
+
+    def expect_callbacks(self) -> None:
+        """Have the thread for callbacks run."""
+        self.lifecycle.check_running()
+        self.thread.expect_callbacks()
 
 
 class BlockingSends:
@@ -254,9 +344,8 @@ class BlockingSends:
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
         waiter: Waiter[SendResult] = Waiter()
-        core.post(
-            outgoing, waiter, queue, deadline, retries=core.config.retry_times_when_send_failed
-        )
+        retries = core.config.retry_times_when_send_failed
+        core.post(core.sending(outgoing, waiter, queue, deadline, retries=retries))
         return waiter.wait()
 
     def send_async(
@@ -268,20 +357,15 @@ class BlockingSends:
         queue: MessageQueue | None,
         timeout_ms: int | None,
     ) -> None:
-        """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are on their way."""
+        """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are under way."""
         core = self._core
         deadline = core.deadline(timeout_ms)
         outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        core.post(
-            outgoing,
-            sink,
-            queue,
-            deadline,
-            retries=core.config.retry_times_when_send_async_failed,
-            room=self._enter(outgoing, deadline),
-        )
+        retries = core.config.retry_times_when_send_async_failed
+        sending = core.sending(outgoing, sink, queue, deadline, retries=retries)
+        self._post_with_room(sending, own_timeout=timeout_ms is not None)
 
     def send_oneway(
         self,
@@ -301,13 +385,13 @@ class BlockingSends:
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
         first = core.known_queues(outgoing.topic) is None
-        room = self._enter(outgoing, deadline)
+        waiter: Waiter[SendResult | None] = Waiter()
+        sink = waiter if first else ForgetfulSink(outgoing)
+        self._post_with_room(
+            core.sending(outgoing, sink, queue, deadline, oneway=True), own_timeout=False
+        )
         if first:
-            waiter: Waiter[SendResult | None] = Waiter()
-            core.post(outgoing, waiter, queue, deadline, oneway=True, room=room)
             waiter.wait()
-        else:
-            core.post(outgoing, ForgetfulSink(outgoing), queue, deadline, oneway=True, room=room)
 
     def queues(self, topic: str, timeout_ms: int | None) -> list[MessageQueue]:
         """The writable queues of ``topic``."""
@@ -328,21 +412,21 @@ class BlockingSends:
         core = self._core
         return core.known_queues(topic) or core.thread.run(core.find_queues(topic, deadline))
 
-    def _enter(self, outgoing: Outgoing, deadline: Deadline) -> int:
+    def _post_with_room(self, sending: Sending, *, own_timeout: bool) -> None:
         core = self._core
-        size = len(outgoing.body)
-        if not core.in_flight.try_enter(size):
-            waiter: Waiter[None] = Waiter()
-            give_up = core.in_flight.enter(size, partial(waiter.set_result, None))
-            try:
-                waiter.wait(core.time_left(deadline))
-            except BaseException as error:
-                if not give_up():
-                    core.in_flight.leave(size)  # room came at the last moment
-                if isinstance(error, TimeoutError):
-                    raise core.too_many(deadline) from None
-                raise
-        return size
+        if core.post_if_room(sending):
+            return
+        waiter: Waiter[bool] = Waiter()
+        core.line_up(sending, waiter.set_result, own_timeout=own_timeout)
+        try:
+            entered = waiter.wait(core.time_left(sending.deadline) if own_timeout else None)
+        except TimeoutError:
+            entered = not core.in_flight.leave_line(sending)
+        except BaseException:
+            core.in_flight.leave_line(sending)
+            raise
+        if not entered:
+            raise core.too_many(sending.deadline.timeout_ms)
 
 
 class SendFuture(OutcomeFuture[SendResult]):

@@ -1,85 +1,210 @@
-"""The bound on what is sent and not answered yet, which keeps a fast sender's memory in check."""
+"""The bound on what is sent and not done with yet, which keeps a fast sender's memory in check.
+
+A message is under way from its send to its outcome, and a callback from then until it has been
+called. Who finds no room stands in a line; every step of it costs the same however long it is.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import NamedTuple, TypeAlias
+
+TurnHandler: TypeAlias = Callable[[bool], object]
+"""Told True once there is room, which is taken then, and False when the wait was in vain."""
+
+
+class _Place(NamedTuple):
+    size: int
+    since: float
+    urgent: bool
+    on_turn: TurnHandler
 
 
 class InFlight:
-    """Room for a number of messages and of bytes, given to those who wait in turn.
+    """Room for ``limit`` messages and callbacks and ``byte_limit`` bytes, given in turn.
 
-    All methods may be called from any thread. A message larger than all the bytes fits when it
-    is alone.
+    A message is anything hashable that stands for it. All methods may be called from any thread.
+    A message larger than all the bytes fits when it is alone. ``on_idle`` is called, by whoever
+    ended the last of them, when no message is under way any more, and when no callback is.
     """
 
-    __slots__ = ("_byte_limit", "_bytes", "_count", "_limit", "_lock", "_waiting")
+    __slots__ = (
+        "_byte_limit",
+        "_bytes",
+        "_callbacks",
+        "_held",
+        "_limit",
+        "_line",
+        "_lock",
+        "_moved",
+        "_moved_at",
+        "_on_idle",
+    )
 
-    def __init__(self, limit: int, byte_limit: int) -> None:
+    def __init__(
+        self, limit: int, byte_limit: int, on_idle: Callable[[], object] = lambda: None
+    ) -> None:
         self._limit = limit
         self._byte_limit = byte_limit
-        self._count = 0
-        self._bytes = 0
+        self._on_idle = on_idle
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._held: dict[Hashable, int] = {}
+        self._bytes = 0
+        self._callbacks = 0
+        self._line: OrderedDict[Hashable, _Place] = OrderedDict()
+        self._moved = False
+        self._moved_at = float("-inf")
 
     @property
-    def count(self) -> int:
+    def messages(self) -> int:
         """The messages on their way."""
-        return self._count
+        return len(self._held)
 
-    def try_enter(self, size: int) -> bool:
+    @property
+    def callbacks(self) -> int:
+        """The callbacks asked for and not called yet."""
+        return self._callbacks
+
+    @property
+    def waiting(self) -> int:
+        """The messages in the line."""
+        return len(self._line)
+
+    def holders(self) -> list[Hashable]:
+        """What stands for the messages on their way."""
+        with self._lock:
+            return list(self._held)
+
+    # Messages
+
+    def try_enter(self, message: Hashable, size: int) -> bool:
         """Take room for a message of ``size`` bytes if there is some and nobody waits for it."""
         with self._lock:
-            return self._take(size)
+            if self._line or not self._fits(size):
+                return False
+            self._held[message] = size
+            self._bytes += size
+            return True
 
-    def enter(self, size: int, on_entered: Callable[[], None]) -> Callable[[], bool]:
-        """Call ``on_entered`` once there is room for ``size`` bytes, which is taken then.
+    def enter(
+        self,
+        message: Hashable,
+        size: int,
+        on_turn: TurnHandler,
+        now: float,
+        *,
+        urgent: bool = False,
+    ) -> None:
+        """Stand in the line at the time ``now``; ``on_turn`` is told once, maybe at once.
 
-        It is called at once, or by whoever leaves. The function returned gives up the place in
-        the line, and says whether it still was there.
+        ``urgent`` is for callbacks, which would wait for themselves: it goes to the front and
+        needs no room for the callbacks.
         """
-        place = (size, on_entered)
         with self._lock:
-            entered = self._take(size)
-            if not entered:
-                self._waiting.append(place)
-        if entered:
-            on_entered()
-        return lambda: self._give_up(place)
+            self._line[message] = _Place(size, now, urgent, on_turn)
+            if urgent:
+                self._line.move_to_end(message, last=False)
+            turns = self._admit()
+        _tell(turns)
 
-    def leave(self, size: int) -> None:
-        """Give back the room of a message."""
-        entered = []
+    def leave_line(self, message: Hashable) -> bool:
+        """Give up the place in the line; whether it still was there."""
         with self._lock:
-            self._count -= 1
+            was_there = self._line.pop(message, None) is not None
+            turns = self._admit() if was_there else []
+            idle = was_there and not self._held and not self._line
+        _tell(turns)
+        if idle:
+            self._on_idle()
+        return was_there
+
+    def leave(self, message: Hashable, *, arrived: bool = True) -> None:
+        """Give back the room of a message, if it has any; ``arrived`` if it was acknowledged."""
+        with self._lock:
+            size = self._held.pop(message, None)
+            if size is None:
+                return
             self._bytes -= size
-            waiting = self._waiting
-            while waiting and self._fits(waiting[0][0]):
-                size, on_entered = waiting.popleft()
-                self._count += 1
-                self._bytes += size
-                entered.append(on_entered)
-        for on_entered in entered:
-            on_entered()
+            turns = self._admit(arrived) if self._line else None
+            idle = not self._held and not self._line
+        if turns:
+            _tell(turns)
+        elif idle:
+            self._on_idle()
 
-    def _take(self, size: int) -> bool:
-        if self._waiting or not self._fits(size):
-            return False
-        self._count += 1
-        self._bytes += size
-        return True
-
-    def _fits(self, size: int) -> bool:
-        return self._count < self._limit and (
-            self._bytes + size <= self._byte_limit or not self._count
-        )
-
-    def _give_up(self, place: tuple[int, Callable[[], None]]) -> bool:
+    def abandon(self, message: Hashable) -> None:
+        """Give back the room of a sender interrupted at any point of :meth:`try_enter`."""
         with self._lock:
-            for index, other in enumerate(self._waiting):
-                if other is place:
-                    del self._waiting[index]
-                    return True
-        return False
+            self._held.setdefault(message, 0)
+            self._bytes = sum(self._held.values())
+        self.leave(message, arrived=False)
+
+    def turn_away(self, now: float, patience: float) -> bool:
+        """End the waits of ``patience`` seconds in which nothing was acknowledged.
+
+        To be called now and then while anybody waits; says whether that is so.
+        """
+        turned: list[_Place] = []
+        with self._lock:
+            if self._moved:
+                self._moved, self._moved_at = False, now
+            while self._line:
+                message, place = self._first()
+                if now - max(place.since, self._moved_at) < patience:
+                    break
+                del self._line[message]
+                turned.append(place)
+            waiting = bool(self._line)
+        for place in turned:
+            place.on_turn(False)
+        if turned and not waiting and not self._held:
+            self._on_idle()
+        return waiting
+
+    # Callbacks
+
+    def callback_asked(self) -> None:
+        """Make room for a callback, which waits for none."""
+        with self._lock:
+            self._callbacks += 1
+
+    def callback_called(self) -> None:
+        """Give it back."""
+        with self._lock:
+            self._callbacks -= 1
+            turns = self._admit(True) if self._line else None
+            idle = not self._callbacks
+        if turns:
+            _tell(turns)
+        if idle:
+            self._on_idle()
+
+    def _admit(self, moved: bool = False) -> list[TurnHandler]:
+        """Give room to the first of the line while there is some; who must be told of it."""
+        turns = []
+        while self._line:
+            message, place = self._first()
+            if not self._fits(place.size, urgent=place.urgent):
+                break
+            del self._line[message]
+            self._held[message] = place.size
+            self._bytes += place.size
+            turns.append(place.on_turn)
+        if moved:
+            self._moved = True
+        return turns
+
+    def _first(self) -> tuple[Hashable, _Place]:
+        return next(iter(self._line.items()))
+
+    def _fits(self, size: int, *, urgent: bool = False) -> bool:
+        held = self._held
+        count = len(held) if urgent else len(held) + self._callbacks
+        return count < self._limit and (self._bytes + size <= self._byte_limit or not held)
+
+
+def _tell(turns: list[TurnHandler]) -> None:
+    for on_turn in turns:
+        on_turn(True)

@@ -17,6 +17,7 @@ from orbitmq.client.namespace import Namespace
 from orbitmq.errors import InvalidMessageError
 from orbitmq.message import Message
 from orbitmq.names import check_topic
+from orbitmq.producer.checks import check_batch, check_message
 from orbitmq.producer.config import ProducerConfig
 from orbitmq.wire import properties as property_names
 from orbitmq.wire.compress import compress
@@ -45,18 +46,20 @@ def prepare_message(message: Message, config: ProducerConfig, namespace: Namespa
 
     Raises IllegalNameError for its topic, InvalidMessageError for anything else.
     """
+    check_message(message)
     topic = namespace.wrap(message.topic)
     _check_sendable(topic)
     body = _checked_body(message, config.max_message_size)
-    if not -0x8000_0000 <= message.flag <= 0x7FFF_FFFF:
-        raise InvalidMessageError(f"flag={message.flag}: a flag is a 32-bit integer")
     properties, message_id = _properties_of(message)
     if namespace.name is not None:
         properties[property_names.INSTANCE_ID] = namespace.name
     sys_flag = 0
     if len(body) >= config.compress_over_bytes:
-        body = compress(body, config.compress_level, config.compress_type)
-        sys_flag = config.compress_type.flag
+        compressed = compress(body, config.compress_level, config.compress_type)
+        # Java sends what is compressed even where it has grown, and may be over the limit then.
+        if len(compressed) < len(body):
+            body = compressed
+            sys_flag = config.compress_type.flag
     return Outgoing(
         topic,
         body,
@@ -64,7 +67,7 @@ def prepare_message(message: Message, config: ProducerConfig, namespace: Namespa
         sys_flag,
         message.flag,
         message_id,
-        message.sharding_key,
+        message.sharding_key or None,
         False,
     )
 
@@ -78,28 +81,27 @@ def prepare_batch(
 ) -> Outgoing:
     """Check ``messages`` and make them one batch, which goes to one queue as it is.
 
-    Raises InvalidMessageError for an empty batch, messages of several topics, of several sharding
-    keys unless the caller has ``placed`` the batch, delayed messages, and a batch over
-    ``max_message_size``.
+    Raises InvalidMessageError for what is no list of messages, an empty batch, messages of several
+    topics, of several sharding keys unless the caller has ``placed`` the batch, delayed messages,
+    and a batch over ``max_message_size``.
     """
-    if not messages:
-        raise InvalidMessageError("a batch needs at least one message")
+    check_batch(messages)
     first = messages[0]
-    topic, sharding_key = namespace.wrap(first.topic), first.sharding_key
+    topic, sharding_key = namespace.wrap(first.topic), first.sharding_key or None
     _check_sendable(topic)
     if topic.startswith(names.RETRY_PREFIX):
         raise InvalidMessageError(f"a batch cannot be sent to the retry topic {topic!r}")
     items, ids = [], []
     for message in messages:
         _check_batch_member(message, first)
-        if message.sharding_key != sharding_key and not placed:
+        if (message.sharding_key or None) != sharding_key and not placed:
             raise InvalidMessageError(
                 f"a batch goes to one queue, and the sharding keys {sharding_key!r} and "
                 f"{message.sharding_key!r} may have different ones: make a batch for each, or "
                 "give its queue"
             )
-        properties, message_id = _properties_of(message)
         body = _checked_body(message, config.max_message_size)
+        properties, message_id = _properties_of(message)
         items.append((message.flag, body, _stored(properties, topic)))
         ids.append(message_id)
     body = encode_batch(items)
@@ -137,9 +139,7 @@ def _properties_of(message: Message) -> tuple[dict[str, str], str]:
         properties[property_names.SHARDING_KEY] = message.sharding_key
     if message.delay_level > 0:
         properties[property_names.DELAY] = str(message.delay_level)
-    message_id = properties.get(property_names.UNIQ_KEY)
-    if message_id is None:
-        message_id = properties[property_names.UNIQ_KEY] = create_unique_id()
+    message_id = properties[property_names.UNIQ_KEY] = create_unique_id()
     properties.setdefault(_WAIT, "true")
     return properties, message_id
 
@@ -156,14 +156,7 @@ def _stored(properties: dict[str, str], topic: str) -> bytes:
 
 
 def _checked_body(message: Message, limit: int) -> bytes:
-    body: object = message.body  # whatever its type should be
-    if not isinstance(body, bytes):
-        if not isinstance(body, (bytearray, memoryview)):
-            raise InvalidMessageError(
-                f"the body of a message to {message.topic!r} is {type(body).__name__}, not bytes: "
-                "encode it first"
-            )
-        body = bytes(body)
+    body = bytes(message.body)  # no copy, unless it is a bytearray or memoryview
     size = len(body)
     if size > limit:
         raise InvalidMessageError(

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -23,31 +24,29 @@ from orbitmq.wire.bodies import TopicRouteData
 
 log = logging.getLogger("orbitmq.producer")
 
-_RETRY_SECONDS = 0.5
+_RETRY_SECONDS = 0.2
 
 
 class PublishInfo:
     """The writable queues of a topic, and whose turn it is."""
 
-    __slots__ = ("_next", "queues")
+    __slots__ = ("_next", "brokers", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], first: int = 0) -> None:
         self.queues = queues
+        self.brokers = frozenset(queue.broker_name for queue in queues)
         self._next = first
 
-    def select(self, avoid_broker: str | None = None) -> MessageQueue:
-        """The next queue in turn, of another broker than ``avoid_broker`` where there is one.
+    def select(self, avoid: AbstractSet[str] = frozenset()) -> MessageQueue:
+        """The next queue in turn, of a broker other than those to ``avoid`` where there is one.
 
         After a failure the turn starts anywhere (MQFaultStrategy.selectOneMessageQueue).
         """
-        queues = self.queues
-        count = len(queues)
-        if avoid_broker is not None:
-            self._next = random.randrange(count)  # noqa: S311 - not a secret
-            for _ in range(count):
-                queue = self._take()
-                if queue.broker_name != avoid_broker:
-                    return queue
+        if avoid:
+            self._next = random.randrange(len(self.queues))  # noqa: S311 - not a secret
+            if not self.brokers <= avoid:
+                while self.queues[self._next % len(self.queues)].broker_name in avoid:
+                    self._next += 1
         return self._take()
 
     def replaced_by(self, queues: Sequence[MessageQueue]) -> PublishInfo:
@@ -70,6 +69,7 @@ class PublishRoutes:
         self._instance = instance
         self._config = config
         self._known: dict[str, PublishInfo] = {}
+        self._once_known: set[str] = set()
         self._waiting: dict[str, list[RouteHandler]] = {}
         self._wanted_until: dict[str, float] = {}
         self._last_error: dict[str, OrbitMQError] = {}
@@ -81,9 +81,9 @@ class PublishRoutes:
     def find(self, topic: str, deadline: float, on_found: RouteHandler) -> None:
         """Call ``on_found`` with what a name server says of ``topic``, or with the error.
 
-        While no name server answers this tries again until ``deadline`` (of the clock's
-        monotonic time). Callers get their answer in the order they came, before :meth:`get`
-        gives it to anyone else.
+        While no name server answers, or none knows a queue of a topic that had some before, this
+        tries again until ``deadline`` (of the clock's monotonic time). Callers get their answer
+        in the order they came, before :meth:`get` gives it to anyone else.
         """
         self._wanted_until[topic] = max(deadline, self._wanted_until.get(topic, deadline))
         waiting = self._waiting.get(topic)
@@ -126,7 +126,9 @@ class PublishRoutes:
                 try:
                     self._found(topic, await self._look_up(topic))
                     return
-                except NetworkError as error:
+                except (NetworkError, TopicNotFoundError) as error:
+                    if isinstance(error, TopicNotFoundError) and topic not in self._once_known:
+                        raise
                     self._last_error[topic] = error
                     left = self._wanted_until[topic] - clock.monotonic()
                     if left <= 0:
@@ -176,6 +178,7 @@ class PublishRoutes:
 
     def _found(self, topic: str, info: PublishInfo) -> None:
         self._known[topic] = info
+        self._once_known.add(topic)
         self._answer(topic, info)
 
     def _answer(self, topic: str, outcome: PublishInfo | OrbitMQError) -> None:

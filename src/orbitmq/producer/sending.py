@@ -1,8 +1,9 @@
 """One message on its way: the state machine of a send, shared by all ways of sending.
 
 Route, queue, connection, request, answer, and another attempt where that may help: the rules of
-DefaultMQProducerImpl.sendDefaultImpl and MQClientAPIImpl.processSendResponse. It waits nowhere;
-each step is called by the one before or by the loop. Messages that one thread sends to a queue
+DefaultMQProducerImpl.sendDefaultImpl and MQClientAPIImpl.processSendResponse, but that a broker
+which cannot be reached is tried again as long as there is time. It waits nowhere; each step is
+called by the one before or by the loop. Messages that one thread sends to a queue
 keep their order while nothing fails, because each step keeps it.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -32,6 +34,7 @@ from orbitmq.producer.config import ProducerConfig
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing
 from orbitmq.producer.publish import PublishInfo, PublishRoutes
+from orbitmq.producer.unreachable import UnreachableBrokers
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import SendMessageResponseHeader
 from orbitmq.wire.ids import java_hash
@@ -71,7 +74,10 @@ class Sink(Protocol):
 
 
 class Sender:
-    """What the messages of one producer need on their way."""
+    """What the messages of one producer need on their way.
+
+    ``on_idle`` is called when no message waits for its outcome any more.
+    """
 
     def __init__(
         self,
@@ -80,20 +86,24 @@ class Sender:
         config: ProducerConfig,
         in_flight: InFlight,
         namespace: Namespace,
+        on_idle: Callable[[], object],
     ) -> None:
         self.instance = instance
         self.config = config
         self.in_flight = in_flight
         self.namespace = namespace
         self.routes = PublishRoutes(instance, config)
+        self.unreachable = UnreachableBrokers()
         self.loop = asyncio.get_running_loop()
+        self.failed = 0
+        """Messages whose outcome was an error."""
+        self._on_idle = on_idle
         self._group = group
         self._templates: dict[tuple[str, str, bool], SendRequestTemplate] = {}
         self.pending: set[Sending] = set()
         """What is on its way."""
         self.abandoned: OrbitMQError | None = None
         """Why nothing is sent any more."""
-        self._none_pending: asyncio.Future[None] | None = None
 
     def template(self, topic: str, broker_name: str, batch: bool) -> SendRequestTemplate:
         """The request to ``topic`` on a broker."""
@@ -115,15 +125,8 @@ class Sender:
     def ended(self, sending: Sending) -> None:
         """A message is no longer on its way."""
         self.pending.discard(sending)
-        if not self.pending and self._none_pending is not None:
-            self._none_pending.set_result(None)
-            self._none_pending = None
-
-    async def wait_until_none_pending(self) -> None:
-        """Wait for the outcome of all messages; each has one within its timeout."""
-        if self.pending:
-            self._none_pending = self.loop.create_future()
-            await self._none_pending
+        if not self.pending:
+            self._on_idle()
 
     def abandon(self, error: OrbitMQError) -> None:
         """Let ``error`` be the outcome of all that is on its way, and of what comes later."""
@@ -135,25 +138,25 @@ class Sender:
 class Sending:
     """One message on its way.
 
-    ``queue`` is the queue it must go to, if any: then it is tried once, as in Java.
-    ``room`` is what it gives back of ``in_flight`` at the end, None if it took nothing.
+    ``queue`` is the queue it must go to, if any: then it is sent once, as in Java. What it has
+    of ``in_flight`` it gives back at the end.
     """
 
     __slots__ = (
         "_attempts_left",
         "_broker",
         "_brokers",
-        "_deadline",
         "_finished",
         "_oneway",
         "_outgoing",
         "_queue",
-        "_room",
+        "_refusal",
         "_sender",
         "_sink",
         "_stored",
         "_target",
         "_timer",
+        "deadline",
     )
 
     def __init__(
@@ -166,22 +169,27 @@ class Sending:
         deadline: Deadline,
         retries: int,
         oneway: bool = False,
-        room: int | None = None,
     ) -> None:
+        self.deadline = deadline
+        """When it must have its outcome."""
         self._sender = sender
         self._outgoing = outgoing
         self._sink = sink
         self._queue = queue
         self._attempts_left = 1 if queue is not None or oneway else 1 + retries
         self._oneway = oneway
-        self._room = room
-        self._deadline = deadline
+        self._refusal: NetworkError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._broker: str | None = None
         self._brokers: list[str] | None = None
         self._target: MessageQueue
         self._stored: SendResult | None = None
         self._finished = False
+
+    @property
+    def size(self) -> int:
+        """The bytes of its body."""
+        return len(self._outgoing.body)
 
     def start(self) -> None:
         """Take the first step, on the private loop."""
@@ -195,11 +203,11 @@ class Sending:
             self._attempt(info)
         else:
             self._limit_wait()
-            sender.routes.find(self._outgoing.topic, self._deadline.at, self._route_found)
+            sender.routes.find(self._outgoing.topic, self.deadline.at, self._route_found)
 
     def abandon(self, error: OrbitMQError) -> None:
         """Let ``error`` be the outcome."""
-        self._finish()
+        self._end(arrived=False)
         self._sink.set_exception(copy.copy(error))
 
     def _route_found(self, outcome: PublishInfo | OrbitMQError) -> None:
@@ -211,12 +219,17 @@ class Sending:
             self._fail(copy.copy(outcome))  # many may wait for one route
 
     def _attempt(self, info: PublishInfo) -> None:
-        self._attempts_left -= 1
+        sender = self._sender
         target = self._target = self._queue or self._select(info)
         broker = self._broker = target.broker_name
-        instance = self._sender.instance
+        if broker in sender.unreachable.refused and not self._oneway:
+            self._limit_wait()
+            sender.unreachable.wait(self._pause_over)
+            return
+        instance = sender.instance
         address = instance.send_address(broker)
         if address is None:
+            self._attempts_left -= 1
             self._attempt_failed(
                 ConnectError(f"no route names a master of broker {broker!r}", broker)
             )
@@ -230,29 +243,35 @@ class Sending:
 
     def _select(self, info: PublishInfo) -> MessageQueue:
         key = self._outgoing.sharding_key
-        if key is None:
-            return info.select(self._broker)
-        return info.queues[abs(_hash(key)) % len(info.queues)]
+        if key is not None:
+            return info.queues[abs(_hash(key)) % len(info.queues)]
+        refused = self._sender.unreachable.refused
+        if self._broker is None or info.brokers <= (avoid := refused | {self._broker}):
+            avoid = refused
+        return info.select(avoid)
 
     def _connected(self, connection: Connection | NetworkError) -> None:
         if self._finished:
             return
         if isinstance(connection, Connection):
+            self._refusal = None
+            self._sender.unreachable.reached(self._target.broker_name)
             self._transmit(connection)
         else:
-            self._attempt_failed(copy.copy(connection))
+            self._not_reached(copy.copy(connection))
 
     def _transmit(self, connection: Connection) -> None:
         sender = self._sender
         outgoing = self._outgoing
         queue = self._target
-        left_ms = int((self._deadline.at - sender.instance.clock.monotonic()) * 1000)
+        left_ms = int((self.deadline.at - sender.instance.clock.monotonic()) * 1000)
         if left_ms <= 0:
             self._timed_out()
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._attempts_left -= 1
         opaque = connection.next_opaque()
         try:
             head = sender.template(outgoing.topic, queue.broker_name, outgoing.batch).head(
@@ -281,7 +300,7 @@ class Sending:
     def _written(self) -> None:
         if self._finished:
             return
-        self._finish()
+        self._end(arrived=True)
         self._sink.set_result(None)
 
     def _answered(self, answer: RemotingCommand | NetworkError) -> None:
@@ -308,7 +327,7 @@ class Sending:
             self._stored = result
             self._try_again(status.name)
             return
-        self._finish()
+        self._end(arrived=True)
         self._sink.set_result(result)
 
     def _result(self, status: SendStatus, answer: RemotingCommand) -> SendResult:
@@ -328,11 +347,24 @@ class Sending:
 
     # Failure
 
+    def _not_reached(self, error: NetworkError) -> None:
+        """Try again while there is time: nothing was sent, so nothing can come twice."""
+        if self._oneway:
+            self._fail(error)
+            return
+        self._refusal = error
+        self._sender.unreachable.add(self._target.broker_name, error)
+        self._next_attempt()
+
+    def _pause_over(self) -> None:
+        if not self._finished:
+            self._next_attempt()
+
     def _attempt_failed(self, error: NetworkError | BrokerError) -> None:
         again = isinstance(error, NetworkError) or (
             error.code in self._sender.config.retry_response_codes
         )
-        in_time = self._sender.instance.clock.monotonic() < self._deadline.at
+        in_time = self._sender.instance.clock.monotonic() < self.deadline.at
         if not (again and self._attempts_left and in_time):
             self._fail(error)
         elif isinstance(error, BrokerError) and error.refresh_route:
@@ -363,12 +395,12 @@ class Sending:
             self._attempt(info)
         else:
             self._limit_wait()
-            self._sender.routes.find(self._outgoing.topic, self._deadline.at, self._route_found)
+            self._sender.routes.find(self._outgoing.topic, self.deadline.at, self._route_found)
 
     def _limit_wait(self) -> None:
         """Have the deadline end a wait for a route or a connection."""
         if self._timer is None:
-            left = self._deadline.at - self._sender.instance.clock.monotonic()
+            left = self.deadline.at - self._sender.instance.clock.monotonic()
             self._timer = self._sender.loop.call_later(left, self._timed_out)
 
     def _timed_out(self) -> None:
@@ -377,6 +409,10 @@ class Sending:
         if found is not None:
             self._fail(copy.copy(found))
             return
+        if self._refusal is not None:
+            self._refusal.add_note(f"tried again and again for {self.deadline.timeout_ms} ms")
+            self._fail(self._refusal)
+            return
         if self._broker is None:
             servers = self._sender.instance.name_servers.addresses
             waited_for, address = f"the route of topic {topic} from {servers}", servers
@@ -384,7 +420,7 @@ class Sending:
             waited_for, address = f"broker {self._broker}, for topic {topic}", self._broker
         self._fail(
             RequestTimeoutError(
-                f"waited {self._deadline.timeout_ms} ms in vain for {waited_for}", address
+                f"waited {self.deadline.timeout_ms} ms in vain for {waited_for}", address
             )
         )
 
@@ -393,29 +429,33 @@ class Sending:
             return error
         return RequestTimeoutError(
             f"broker {self._target.broker_name} at {error.address} did not acknowledge a message "
-            f"to topic {self._outgoing.topic} within {self._deadline.timeout_ms} ms; whether it "
+            f"to topic {self._outgoing.topic} within {self.deadline.timeout_ms} ms; whether it "
             "stored it is not known",
             error.address,
         )
 
     def _fail(self, error: Exception) -> None:
-        self._finish()
         if self._stored is not None:
+            self._end(arrived=True)
             self._sink.set_result(self._stored)
             return
+        self._sender.failed += 1
+        self._end(arrived=False)
         if self._brokers:
-            brokers = ", ".join([*self._brokers, self._target.broker_name])
-            error.add_note(f"sent {len(self._brokers) + 1} times, to {brokers}")
+            sent_to = self._brokers
+            if self._refusal is None:
+                sent_to.append(self._target.broker_name)
+            times = f"{len(sent_to)} times" if len(sent_to) > 1 else "once"
+            error.add_note(f"sent {times}, to {', '.join(sent_to)}")
         self._sink.set_exception(error)
 
-    def _finish(self) -> None:
+    def _end(self, *, arrived: bool) -> None:
         self._finished = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         sender = self._sender
-        if self._room is not None:
-            sender.in_flight.leave(self._room)
+        sender.in_flight.leave(self, arrived=arrived)
         sender.ended(self)
 
 

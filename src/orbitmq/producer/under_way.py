@@ -1,0 +1,101 @@
+"""What a producer has under way when it ends: it gets its time, and what is left is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from orbitmq.client.loop import LoopThread
+from orbitmq.producer.sending import Sender
+
+log = logging.getLogger("orbitmq.producer")
+
+
+class UnderWay:
+    """Waits for messages, those that wait for room included, and callbacks.
+
+    ``patience`` is how many seconds may pass without any of them ending. Lives on the private
+    loop, but for :meth:`on_idle`.
+    """
+
+    def __init__(self, group: str, sender: Sender, thread: LoopThread, patience: float) -> None:
+        self._group = group
+        self._sender = sender
+        self._in_flight = sender.in_flight
+        self._thread = thread
+        self._patience = patience
+        self._idle: asyncio.Event | None = None
+
+    def on_idle(self) -> None:
+        """No message, or no callback, is under way any more; any thread may say so."""
+        if self._idle is not None:
+            self._thread.post(self._idle.set)
+
+    async def end(self, *, with_callbacks: bool) -> None:
+        """Wait for every outcome, and for callbacks as long as they end."""
+        await self._wait(with_callbacks=False)
+        self._tell_messages(self._left())
+        if with_callbacks:
+            await self._wait(with_callbacks=True)
+            self._tell_callbacks()
+
+    async def end_at_exit(self) -> None:
+        """The same with a limit: messages have the patience in all, and then callbacks have it."""
+        failed = self._sender.failed
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await self._wait(with_callbacks=False)
+        self._tell_messages(self._left() + self._sender.failed - failed)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await self._wait(with_callbacks=True)
+        self._tell_callbacks()
+
+    async def _wait(self, *, with_callbacks: bool) -> None:
+        idle = self._idle = asyncio.Event()
+        try:
+            while self._left() or (with_callbacks and self._in_flight.callbacks):
+                before = self._progress()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience):
+                        await idle.wait()
+                idle.clear()
+                if self._progress() == before and not self._sender.pending:
+                    return  # whoever was given room has gone, or a callback does not end
+        finally:
+            self._idle = None
+
+    def _left(self) -> int:
+        """How many messages have no outcome; some may be in hand-over, or wait for room."""
+        in_flight = self._in_flight
+        return len(self._sender.pending.union(in_flight.holders())) + in_flight.waiting
+
+    def _progress(self) -> tuple[int, ...]:
+        in_flight = self._in_flight
+        return (
+            in_flight.messages,
+            in_flight.waiting,
+            len(self._sender.pending),
+            self._thread.callbacks_called,
+        )
+
+    def _tell_messages(self, lost: int) -> None:
+        if lost:
+            log.warning(
+                "producer %s: %d messages that were on their way or waited for room were not "
+                "acknowledged; wait for their outcome before the end",
+                self._group,
+                lost,
+            )
+
+    def _tell_callbacks(self) -> None:
+        left = self._in_flight.callbacks
+        if left:
+            log.warning(
+                "producer %s: %d callbacks have not returned, waited for %g s in vain: make them "
+                "shorter",
+                self._group,
+                left,
+                self._patience,
+            )
