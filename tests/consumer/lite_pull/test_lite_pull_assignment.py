@@ -240,6 +240,8 @@ class Assignment(RuleBasedStateMachine):
 
     @rule(queue=a_queue, offset=st.integers(0, 30))
     def commit_at(self, queue: MessageQueue, offset: int) -> None:
+        if queue in self.model:
+            offset = min(offset, max(self.model[queue].position, 0))
         held = {queue: offset} if queue in self.model else {}
         assert self.assignment.commit_at({queue: offset}) == held
         if held:

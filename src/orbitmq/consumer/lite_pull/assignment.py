@@ -65,6 +65,7 @@ class _Before(NamedTuple):
     taken: int
     position: int
     settled: int
+    unsettled: bool
 
 
 def _tell_nobody(_: AssignedQueue, __: list[MessageView]) -> None:
@@ -87,7 +88,7 @@ class LitePullAssignment:
         self._next_commit = 0.0
         self._batches: deque[_Batch] = deque()
         self._cached = 0
-        self._unsettled: list[AssignedQueue] = []
+        self._unsettled: set[AssignedQueue] = set()  # whose position moved since the last poll
         self._waiters: deque[Callable[[], None]] = deque()
         self._ended = False
 
@@ -195,7 +196,7 @@ class LitePullAssignment:
                 if assigned.settled == assigned.position:  # the user has nothing of it in hand
                     assigned.settled = offset
                 else:
-                    self._unsettled.append(assigned)
+                    self._unsettled.add(assigned)
                 assigned.position = offset
 
     # Polling
@@ -238,7 +239,13 @@ class LitePullAssignment:
                     return None
                 batch = self._batches[0]
                 assigned = batch.assigned
-                before = _Before(batch, batch.taken, assigned.position, assigned.settled)
+                before = _Before(
+                    batch,
+                    batch.taken,
+                    assigned.position,
+                    assigned.settled,
+                    assigned in self._unsettled,
+                )
                 end = len(batch.messages) if count is None else batch.taken + count
                 messages = batch.messages[batch.taken : end]
                 self._hand_out(batch, end, now_ms)
@@ -263,7 +270,7 @@ class LitePullAssignment:
             if position < 0:
                 return
             assigned.position = position
-        self._unsettled.append(assigned)
+        self._unsettled.add(assigned)
 
     def _put_back(self, before: _Before) -> None:
         """Have all as it was, wherever the poll was interrupted; others may have polled since."""
@@ -278,6 +285,8 @@ class LitePullAssignment:
                     assigned.process_queue.restore(batch.messages[before.taken :])
                 assigned.position = min(assigned.position, before.position)
                 assigned.settled = min(assigned.settled, before.settled)
+                if not before.unsettled:
+                    self._unsettled.discard(assigned)
             self._count_cached()
         self._wake_one()
 
