@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from typing import Self, Unpack
 
 from orbitmq.aio.face import AsyncFace
@@ -17,6 +24,7 @@ from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.consumer.lite_pull.core import Commits, LitePullCore, poll_seconds
 from orbitmq.consumer.lite_pull.topic_watch import TopicMessageQueueChangeListener
 from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.runners import Turn
 from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
@@ -30,6 +38,8 @@ class AsyncLitePullConsumer(AsyncFace):
             async for message in consumer: ...
 
     It may be used on any running loop; what it does in the background runs on a thread of its own.
+    A cancelled call has taken no message. However much is cached, polls and ``async for`` give
+    the loop's other tasks a turn every few milliseconds.
     """
 
     _core: LitePullCore
@@ -51,14 +61,7 @@ class AsyncLitePullConsumer(AsyncFace):
             queue_listener=queue_listener,
         )
         super().__init__(self._core)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._shut_down(done=error is None)
+        self._turn = Turn()
 
     @property
     def is_running(self) -> bool:
@@ -112,28 +115,34 @@ class AsyncLitePullConsumer(AsyncFace):
         """The messages of one pull, none after ``timeout`` seconds; see LitePullConsumer.poll."""
         core = self._core
         core.check_running()
+        deadline = asyncio.get_running_loop().time() + poll_seconds(core, timeout)
+        core.begin_poll()
+        await self._turn.end()
         messages = core.poll_now()
-        if messages is not None:
-            await asyncio.sleep(0)  # a full cache must not keep the loop from everything else
-            return messages
-        try:
-            async with asyncio.timeout(poll_seconds(core, timeout)):
-                while messages is None and core.lifecycle.running:
+        while messages is None and core.lifecycle.running:
+            try:
+                async with asyncio.timeout_at(deadline):
                     await self._wait()
-                    messages = core.poll_now()
-        except TimeoutError:
-            return []
-        return messages or []
+            except TimeoutError:
+                break
+            messages = core.poll_now()
+        return [] if messages is None else messages
 
-    def __aiter__(self) -> Self:
-        return self
+    def __aiter__(self) -> AsyncIterator[MessageView]:
+        self._core.check_running()
+        return _Messages(self._next)
 
     async def __anext__(self) -> MessageView:
+        self._core.check_running()
+        return await anext(_Messages(self._next))
+
+    async def _next(self) -> MessageView | None:
+        """The next message, None when the consumer is shut down."""
         core = self._core
+        core.begin_poll()
+        await self._turn.end()
         message = core.next_now()
-        while message is None:
-            if not core.lifecycle.running:
-                raise StopAsyncIteration
+        while message is None and core.lifecycle.running:
             await self._wait()
             message = core.next_now()
         return message
@@ -145,11 +154,11 @@ class AsyncLitePullConsumer(AsyncFace):
         def wake() -> None:
             answer.set_result(None)
 
-        if self._core.assignment.wait(wake):
-            try:
+        try:
+            if self._core.assignment.wait(wake):
                 await answer.future
-            finally:
-                self._core.assignment.give_up(wake)
+        finally:
+            self._core.assignment.give_up(wake)
 
     def commit(self, what: Commits = None, *, persist: bool = False) -> None:
         """Commit, to be saved within 5 s, or now; see LitePullConsumer.commit."""
@@ -198,3 +207,19 @@ class AsyncLitePullConsumer(AsyncFace):
     def flow_control_times(self) -> FlowControlTimes:
         """How often pulls waited because too much was cached."""
         return self._core.flow_control_times()
+
+
+class _Messages:
+    """One ``async for``: it ends once the consumer is shut down."""
+
+    def __init__(self, take: Callable[[], Awaitable[MessageView | None]]) -> None:
+        self._take = take
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> MessageView:
+        message = await self._take()
+        if message is None:
+            raise StopAsyncIteration
+        return message

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
-from types import TracebackType
-from typing import Final, Self, Unpack
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, Unpack
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
@@ -33,10 +32,12 @@ class LitePullConsumer(Face):
             for message in consumer.poll(timeout=5): ...
 
     Or, message by message for as long as it runs, ``for message in consumer``. Messages are
-    pulled in the background and kept until they are polled; what was polled counts as consumed
-    when the next poll begins, and at the end, unless an exception ends the ``with`` statement:
-    then the messages polled last come again. With ``auto_commit`` that is committed every 5 s
-    and at the end, without it by :meth:`commit` alone.
+    pulled in the background and kept until they are polled. What was polled counts as consumed
+    once the next poll, or step of the loop, begins, or :meth:`commit` says so. With
+    ``auto_commit`` that is committed every 5 s and at the end, without it by :meth:`commit` alone.
+
+    So each message comes at least once, however a program ends; those polled last come again,
+    also after a ``break``, unless :meth:`commit` follows the work on them.
 
     Consumers with the same ``group`` share the queues of the topics they :meth:`subscribe` to;
     or each takes queues of its choice by :meth:`assign`. ``allocate`` is how queues are shared
@@ -64,14 +65,6 @@ class LitePullConsumer(Face):
             queue_listener=queue_listener,
         )
         super().__init__(self._core)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._shut_down(done=error is None)
 
     @property
     def is_running(self) -> bool:
@@ -143,31 +136,39 @@ class LitePullConsumer(Face):
     def poll(self, timeout: float | None = None) -> list[MessageView]:
         """The messages of one pull, all of one queue; none when none came within ``timeout``.
 
-        ``timeout`` in seconds (``poll_timeout_ms``); 0 only looks. Ctrl-C interrupts. Raises
-        ClientStateError unless the consumer runs.
+        ``timeout`` in seconds (``poll_timeout_ms``); 0 only looks. Ctrl-C interrupts, and what
+        it would have given is polled again. Raises ClientStateError unless the consumer runs.
         """
         core = self._core
         core.check_running()
+        deadline = time.monotonic() + poll_seconds(core, timeout)
+        core.begin_poll()
         messages = core.poll_now()
-        if messages is None:
-            deadline = time.monotonic() + poll_seconds(core, timeout)
-            while messages is None and core.lifecycle.running:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    break
-                self._wait(left)
-                messages = core.poll_now()
-        return messages or []
+        while messages is None and core.lifecycle.running:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._wait(left)
+            messages = core.poll_now()
+        return [] if messages is None else messages
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[MessageView]:
+        self._core.check_running()
+        return iter(self._next, None)
 
     def __next__(self) -> MessageView:
+        self._core.check_running()
+        message = self._next()
+        if message is None:
+            raise StopIteration
+        return message
+
+    def _next(self) -> MessageView | None:
+        """The next message, None when the consumer is shut down."""
         core = self._core
+        core.begin_poll()
         message = core.next_now()
-        while message is None:
-            if not core.lifecycle.running:
-                raise StopIteration
+        while message is None and core.lifecycle.running:
             self._wait(_LONG_WAIT_SECONDS)
             message = core.next_now()
         return message
@@ -177,15 +178,16 @@ class LitePullConsumer(Face):
         parked = threading.Lock()
         parked.acquire()
         wake = parked.release
-        if self._core.assignment.wait(wake):
-            try:
+        try:
+            if self._core.assignment.wait(wake):
                 parked.acquire(timeout=timeout_seconds)
-            finally:
-                self._core.assignment.give_up(wake)
+        finally:
+            self._core.assignment.give_up(wake)
 
     def commit(self, what: Commits = None, *, persist: bool = False) -> None:
         """Make what was polled, of all queues or of those given, the offsets of the group.
 
+        So it counts as consumed now, the messages polled last included.
         Or exactly the offsets given, as a dict by queue; queues this consumer does not have are
         left out. The brokers have them within 5 s; with ``persist`` they are sent at once, and a
         failure is logged and tried again.

@@ -168,6 +168,15 @@ class ProcessQueue:
         first = self.first_offset()
         return max(self._max_offset + 1, self.passed) if first is None else first
 
+    def restore(self, messages: Iterable[MessageView]) -> None:
+        """Hold ``messages`` again, which were being removed; they are not consumed after all."""
+        self._messages.update((message.queue_offset, message) for message in messages)
+        self._order = deque(sorted(self._messages))
+        if self._order:
+            self._max_offset = max(self._max_offset, self._order[-1])
+        held = [*self._messages.values(), *self._consuming.values()]
+        self._size = sum(map(_size_of, held))
+
     def submitted(self, offsets: Iterable[int]) -> None:
         """Batches that begin at ``offsets`` wait for listeners."""
         self._waiting.update(offsets)

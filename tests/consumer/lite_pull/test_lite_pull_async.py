@@ -61,6 +61,7 @@ def test_asynchronous_iteration_and_messages_that_come_meanwhile(
                 seen.append(message)
                 if len(seen) == 12:
                     break
+            consumer.commit()
             await sending
             assert numbers(seen) == list(range(12))
             consumer.pause(QUEUES)

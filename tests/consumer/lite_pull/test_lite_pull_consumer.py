@@ -56,6 +56,7 @@ def test_tags_choose_messages_and_the_position_passes_over_the_others(
         consumer.subscribe("orders", "paid || lost")
         assert numbers(drain(consumer, 8)) == list(range(8))
         wait_until(lambda: set(consumer._core.assignment.positions().values()) == {4})
+        assert consumer.poll(0) == []
     assert committed(broker) == dict.fromkeys(QUEUES, 4)
 
 
@@ -157,6 +158,19 @@ def test_calls_at_the_wrong_time(broker: EmbeddedBroker) -> None:
         consumer.start()
 
 
+def test_only_a_consumer_that_runs_is_iterated(broker: EmbeddedBroker) -> None:
+    consumer = make(broker)
+    for call in (iter, next):
+        with pytest.raises(ClientStateError, match=r"start\(\)"):
+            call(consumer)
+    with consumer:
+        loop = iter(consumer)
+    assert list(loop) == []  # one that is under way ends quietly
+    for call in (iter, next):
+        with pytest.raises(ClientStateError, match="SHUTDOWN"):
+            call(consumer)
+
+
 def test_settings_and_names_are_checked(broker: EmbeddedBroker) -> None:
     with pytest.raises(IllegalNameError):
         make(broker, "no spaces please")
@@ -204,6 +218,7 @@ def test_a_broker_that_stops_and_comes_back_is_consumed_on(tmp_path: Path) -> No
         with Producer("makers", name_server=broker.name_server) as producer:
             send(producer, 8)
         assert {message.queue_offset for message in drain(consumer, 8)} == {2, 3}
+        consumer.commit()
         consumer.shutdown()
         assert committed(broker) == dict.fromkeys(QUEUES, 4)
 

@@ -19,17 +19,34 @@ from orbitmq.wire.headers import ResetOffsetRequestHeader
 from tests.consumer.lite_pull.lite_pulling import QUEUES, committed, drain, make, numbers, send
 
 
-def test_closing_commits_what_was_polled_and_nothing_more(
+def test_closing_commits_what_a_later_poll_settled_and_nothing_more(
     broker: EmbeddedBroker, producer: Producer
 ) -> None:
     send(producer, 30, queue=1)
     with make(broker) as consumer:
         consumer.subscribe("orders")
-        assert len(drain(consumer, 10)) == 10
-        wait_until(lambda: consumer._core.assignment.cached == 20)
+        drain(consumer, 10)
+        drain(consumer, 10)
+        wait_until(lambda: consumer._core.assignment.cached == 10)
     with make(broker) as again:
         again.subscribe("orders")
         assert numbers(drain(again, 20)) == list(range(10, 30))
+
+
+def test_a_commit_after_the_work_settles_the_last_poll_too(
+    broker: EmbeddedBroker, producer: Producer
+) -> None:
+    send(producer, 30, queue=1)
+    with make(broker) as consumer:
+        consumer.subscribe("orders")
+        drain(consumer, 10)
+        consumer.commit()
+    assert committed(broker)[QUEUES[1]] == 10
+    with make(broker) as consumer:
+        consumer.subscribe("orders")
+        message = next(consumer)
+        consumer.commit({message.message_queue: message.queue_offset + 1})
+    assert committed(broker)[QUEUES[1]] == 11
 
 
 def test_messages_the_user_failed_on_come_again(broker: EmbeddedBroker, producer: Producer) -> None:
@@ -83,15 +100,32 @@ def test_auto_commit_happens_in_polls_for_what_earlier_polls_gave(
     with make(broker, auto_commit_interval_ms=1000) as consumer:
         consumer.subscribe("orders")
         drain(consumer, 20)
-        core = consumer._core
-        assert consumer.committed(QUEUES[1]) == 0
-        core.assignment._next_commit_ms = 0
+        clock = consumer._core.clock = ManualClock()
+        clock.advance(3_600_000)  # beyond the consumer's own clock, by which it committed first
         consumer.poll(0)
         assert consumer.committed(QUEUES[1]) == 20
-        assert core.assignment._next_commit_ms > 0
 
 
-def test_iterating_commits_message_by_message(broker: EmbeddedBroker, producer: Producer) -> None:
+def test_auto_commit_goes_on_when_the_clock_is_set_back(
+    broker: EmbeddedBroker, producer: Producer
+) -> None:
+    consumer = make(broker, auto_commit_interval_ms=1000)
+    clock = consumer._core.clock = ManualClock()
+    send(producer, 20, queue=1)
+    with consumer:
+        consumer.subscribe("orders")
+        drain(consumer, 20)
+        assert consumer.committed(QUEUES[1]) == 0
+        clock.set_wall_clock(clock.now_ms() - 3_600_000)
+        clock.advance(999)
+        consumer.poll(0)
+        assert consumer.committed(QUEUES[1]) == 0
+        clock.advance(1)
+        consumer.poll(0)
+        assert consumer.committed(QUEUES[1]) == 20
+
+
+def test_iterating_settles_message_by_message(broker: EmbeddedBroker, producer: Producer) -> None:
     send(producer, 30, queue=1)
     with make(broker) as consumer:
         consumer.subscribe("orders")
@@ -100,8 +134,8 @@ def test_iterating_commits_message_by_message(broker: EmbeddedBroker, producer: 
                 break
     with make(broker) as consumer:
         consumer.subscribe("orders")
-        assert next(consumer).body == b"14"
-        assert numbers(consumer.poll(5))[0] == 15
+        assert next(consumer).body == b"13"
+        assert numbers(consumer.poll(5))[0] == 14
 
 
 def test_seeking(broker: EmbeddedBroker, producer: Producer) -> None:
@@ -186,6 +220,7 @@ def test_broadcasting_gives_everybody_everything_and_remembers_in_a_file(
         for consumer in (one, two):
             consumer.subscribe("orders")
             assert len(drain(consumer, 8)) == 8
+            consumer.commit()
     send(producer, 4)
     with member("one") as one:
         one.subscribe("orders")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.message import MessageQueue
@@ -22,45 +22,75 @@ if TYPE_CHECKING:
 class AssignedQueue:
     """One queue of a lite pull consumer.
 
-    ``position`` is the offset after the last message that was polled, -1 before the first;
-    ``settled`` the same for all polls but the last one, whose messages the user may be working on.
+    ``position`` is the offset after the last message that was polled, -1 before the first.
+    ``settled`` is how far the user is done with them: said by a later poll, or by a commit.
+    ``seeks`` counts how often the position was set.
     """
 
-    __slots__ = ("position", "process_queue", "queue", "settled")
+    __slots__ = ("position", "process_queue", "queue", "seeks", "settled")
 
     def __init__(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         self.queue = queue
         self.process_queue = process_queue
         self.position = -1
         self.settled = -1
+        self.seeks = 0
 
 
-class _Batch(NamedTuple):
-    """The messages of one pull (Java's ConsumeRequest)."""
+Tell: TypeAlias = "Callable[[AssignedQueue, list[MessageView]], object]"
+"""Hears of what a poll is about to give."""
 
-    assigned: AssignedQueue
-    messages: list[MessageView]
+
+class _Batch:
+    """The messages of one pull (Java's ConsumeRequest), the first ``taken`` of them polled."""
+
+    __slots__ = ("assigned", "messages", "seeks", "taken")
+
+    def __init__(self, assigned: AssignedQueue, messages: list[MessageView]) -> None:
+        self.assigned = assigned
+        self.messages = messages
+        self.seeks = assigned.seeks
+        self.taken = 0
+
+    @property
+    def left(self) -> int:
+        """Messages not polled yet."""
+        return len(self.messages) - self.taken
+
+
+class _Before(NamedTuple):
+    """What a poll changes, as it was before."""
+
+    batch: _Batch
+    taken: int
+    position: int
+    settled: int
+    unsettled: bool
+
+
+def _tell_nobody(_: AssignedQueue, __: list[MessageView]) -> None:
+    """Nobody wants to hear of it."""
 
 
 class LitePullAssignment:
     """The queues assigned to a consumer and the batches cached of them, safe for all threads.
 
-    No I/O and no clock: times are arguments, and a waiter is just a function to call. What was
-    polled is to be committed every ``auto_commit_interval_ms``, None for never.
+    No I/O and no clock: times are arguments, and a waiter is just a function to call. What is
+    settled is to be committed every ``auto_commit_seconds``, None for never.
     """
 
-    def __init__(self, auto_commit_interval_ms: int | None = None) -> None:
+    def __init__(self, auto_commit_seconds: float | None = None) -> None:
         self._lock = threading.Lock()
         self._queues: dict[MessageQueue, AssignedQueue] = {}
         self._announced: frozenset[MessageQueue] = frozenset()
         self._paused: set[MessageQueue] = set()
-        self._auto_commit_interval_ms = auto_commit_interval_ms
-        self._next_commit_ms = -1
+        self._auto_commit_seconds = auto_commit_seconds
+        self._next_commit = 0.0
         self._batches: deque[_Batch] = deque()
-        self._taken = 0  # messages of the first batch that were taken one by one
         self._cached = 0
-        self._unsettled: list[AssignedQueue] = []
+        self._unsettled: set[AssignedQueue] = set()  # whose position moved since the last poll
         self._waiters: deque[Callable[[], None]] = deque()
+        self._ended = False
 
     @property
     def cached(self) -> int:
@@ -134,6 +164,7 @@ class LitePullAssignment:
                 assigned.process_queue.clear()
             self._forget_batches(assigned)
             assigned.position = assigned.settled = offset
+            assigned.seeks += 1
 
     def put(self, assigned: AssignedQueue, messages: list[MessageView], next_offset: int) -> None:
         """Cache a pull's messages and wake one who waits for them.
@@ -149,9 +180,7 @@ class LitePullAssignment:
                 process_queue.passed = next_offset
             self._batches.append(_Batch(assigned, messages))
             self._cached += len(messages)
-            waiter = self._waiters.popleft() if self._waiters else None
-        if waiter is not None:
-            waiter()
+        self._wake_one()
 
     def advance(self, assigned: AssignedQueue, offset: int) -> None:
         """Nothing before ``offset`` is left to pull: with nothing cached, the position is there.
@@ -164,64 +193,137 @@ class LitePullAssignment:
                 process_queue.passed = offset
                 empty = not process_queue.count
             if empty and offset > assigned.position:
+                if assigned.settled == assigned.position:  # the user has nothing of it in hand
+                    assigned.settled = offset
+                else:
+                    self._unsettled.add(assigned)
                 assigned.position = offset
-                self._unsettled.append(assigned)
 
-    def take(self, now_ms: int) -> tuple[AssignedQueue, list[MessageView]] | None:
-        """The next batch, in the order they came, or what is left of it; it counts as polled."""
-        with self._lock:
-            self._skip_leaving()
-            if not self._batches:
-                return None
-            assigned, messages = self._batches[0]
-            if self._taken:
-                messages = messages[self._taken :]
-            self._finish_batch(now_ms)
-            self._cached -= len(messages)
-            return assigned, messages
+    # Polling
 
-    def take_one(self, now_ms: int) -> tuple[AssignedQueue, MessageView] | None:
-        """The next message of the next batch; it alone counts as polled."""
-        with self._lock:
-            self._skip_leaving()
-            if not self._batches:
-                return None
-            assigned, messages = self._batches[0]
-            message = messages[self._taken]
-            self._taken += 1
-            self._cached -= 1
-            if self._taken == len(messages):
-                self._finish_batch(now_ms)
-            else:
-                assigned.position = messages[self._taken].queue_offset
-                self._unsettled.append(assigned)
-            return assigned, message
-
-    def begin_poll(self, now_ms: int) -> dict[MessageQueue, int]:
+    def begin_poll(self, now: float) -> dict[MessageQueue, int]:
         """The user is done with everything polled so far; what of it to commit, if it is time.
 
-        Follows DefaultLitePullConsumerImpl.maybeAutoCommit.
+        ``now`` in seconds, of a clock that never goes back. Follows
+        DefaultLitePullConsumerImpl.maybeAutoCommit.
         """
         if self._unsettled:
             with self._lock:
                 for assigned in self._unsettled:
                     assigned.settled = assigned.position
                 self._unsettled.clear()
-        if self._auto_commit_interval_ms is None or now_ms < self._next_commit_ms:
+        if self._auto_commit_seconds is None or now < self._next_commit:
             return {}
-        self._next_commit_ms = now_ms + self._auto_commit_interval_ms
+        self._next_commit = now + self._auto_commit_seconds
         return self.settled()
 
-    def positions(self, queues: Iterable[MessageQueue] | None = None) -> dict[MessageQueue, int]:
-        """How far each queue, or each of ``queues``, was polled; without those never polled."""
+    def take(self, now_ms: int, tell: Tell = _tell_nobody) -> list[MessageView] | None:
+        """The next batch, in the order they came, or what is left of it; it counts as polled.
+
+        ``tell`` hears of it first. Where an exception such as Ctrl-C's ends this, or ``tell``,
+        the messages are polled again.
+        """
+        return self._take(now_ms, None, tell)
+
+    def take_one(self, now_ms: int, tell: Tell = _tell_nobody) -> MessageView | None:
+        """As :meth:`take`, the next message alone."""
+        taken = self._take(now_ms, 1, tell)
+        return taken[0] if taken else None
+
+    def _take(self, now_ms: int, count: int | None, tell: Tell) -> list[MessageView] | None:
+        before: _Before | None = None
+        try:
+            with self._lock:
+                self._skip_leaving()
+                if not self._batches:
+                    return None
+                batch = self._batches[0]
+                assigned = batch.assigned
+                before = _Before(
+                    batch,
+                    batch.taken,
+                    assigned.position,
+                    assigned.settled,
+                    assigned in self._unsettled,
+                )
+                end = len(batch.messages) if count is None else batch.taken + count
+                messages = batch.messages[batch.taken : end]
+                self._hand_out(batch, end, now_ms)
+            tell(assigned, messages)
+            return messages
+        except BaseException:
+            if before is not None:
+                self._put_back(before)
+            raise
+
+    def _hand_out(self, batch: _Batch, end: int, now_ms: int) -> None:
+        """The messages of the first batch up to ``end`` are polled."""
+        assigned, messages = batch.assigned, batch.messages
+        self._cached -= end - batch.taken
+        batch.taken = end
+        if end < len(messages):
+            assigned.position = messages[end].queue_offset
+        else:
+            self._batches.popleft()
+            with assigned.process_queue.lock:
+                position = assigned.process_queue.remove(messages, now_ms)
+            if position < 0:
+                return
+            assigned.position = position
+        self._unsettled.add(assigned)
+
+    def _put_back(self, before: _Before) -> None:
+        """Have all as it was, wherever the poll was interrupted; others may have polled since."""
+        batch = before.batch
         with self._lock:
-            wanted = self._queues if queues is None else queues
-            known = ((queue, self._queues.get(queue)) for queue in wanted)
-            return {
-                queue: assigned.position
-                for queue, assigned in known
-                if assigned is not None and assigned.position >= 0
-            }
+            assigned = batch.assigned
+            if self._queues.get(assigned.queue) is assigned and batch.seeks == assigned.seeks:
+                batch.taken = before.taken
+                if batch not in self._batches:
+                    self._batches.appendleft(batch)
+                with assigned.process_queue.lock:
+                    assigned.process_queue.restore(batch.messages[before.taken :])
+                assigned.position = min(assigned.position, before.position)
+                assigned.settled = min(assigned.settled, before.settled)
+                if not before.unsettled:
+                    self._unsettled.discard(assigned)
+            self._count_cached()
+        self._wake_one()
+
+    # How far each queue is
+
+    def commit(self, queues: Iterable[MessageQueue] | None = None) -> dict[MessageQueue, int]:
+        """The user is done with what was polled of all queues, or of ``queues``; how far that is.
+
+        Without those never polled.
+        """
+        with self._lock:
+            positions = self._positions(queues)
+            for queue, position in positions.items():
+                self._queues[queue].settled = position
+            return positions
+
+    def commit_at(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """The user is done with these queues up to these offsets; those of them that are held."""
+        with self._lock:
+            held = {queue: at for queue, at in offsets.items() if queue in self._queues}
+            for queue, offset in held.items():
+                self._queues[queue].settled = offset
+            return held
+
+    def positions(self) -> dict[MessageQueue, int]:
+        """How far each queue was polled; without those never polled."""
+        with self._lock:
+            return self._positions(None)
+
+    def _positions(self, queues: Iterable[MessageQueue] | None) -> dict[MessageQueue, int]:
+        wanted = self._queues if queues is None else queues
+        known = ((queue, self._queues.get(queue)) for queue in wanted)
+        return {
+            queue: assigned.position
+            for queue, assigned in known
+            if assigned is not None and assigned.position >= 0
+        }
 
     def settled(self) -> dict[MessageQueue, int]:
         """How far each queue is settled; without those where nothing is."""
@@ -232,13 +334,15 @@ class LitePullAssignment:
                 if assigned.settled >= 0
             }
 
+    # Waiting
+
     def wait(self, waiter: Callable[[], None]) -> bool:
         """Have ``waiter`` called, from any thread, once there is a batch.
 
-        False when there is one already; ``waiter`` is then not kept.
+        False when there is one already, or the consumer ended; ``waiter`` is then not kept.
         """
         with self._lock:
-            if self._batches:
+            if self._batches or self._ended:
                 return False
             self._waiters.append(waiter)
             return True
@@ -249,35 +353,33 @@ class LitePullAssignment:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
                 return
-            other = self._waiters.popleft() if self._waiters and self._batches else None
-        if other is not None:
-            other()
+        self._wake_one()
 
-    def wake_all(self) -> None:
-        """Call all who wait, because the consumer ends."""
+    def end(self) -> None:
+        """Call all who wait, and let nobody wait any more, because the consumer ends."""
         with self._lock:
+            self._ended = True
             waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
             waiter()
 
+    def _wake_one(self) -> None:
+        """Call one who waits, where there is something to poll."""
+        with self._lock:
+            waiter = self._waiters.popleft() if self._waiters and self._batches else None
+        if waiter is not None:
+            waiter()
+
+    # The cache
+
     def _forget_batches(self, assigned: AssignedQueue) -> None:
-        if self._batches and self._batches[0].assigned is assigned:
-            self._taken = 0
-        kept = deque(batch for batch in self._batches if batch.assigned is not assigned)
-        self._batches = kept
-        self._cached = sum(len(batch.messages) for batch in kept) - self._taken
+        self._batches = deque(batch for batch in self._batches if batch.assigned is not assigned)
+        self._count_cached()
+
+    def _count_cached(self) -> None:
+        self._cached = sum(batch.left for batch in self._batches)
 
     def _skip_leaving(self) -> None:
         """Leave the messages of a queue that is being given up to its next owner."""
         while self._batches and self._batches[0].assigned.process_queue.leaving:
             self._forget_batches(self._batches[0].assigned)
-
-    def _finish_batch(self, now_ms: int) -> None:
-        """All messages of the first batch were taken."""
-        assigned, messages = self._batches.popleft()
-        self._taken = 0
-        with assigned.process_queue.lock:
-            position = assigned.process_queue.remove(messages, now_ms)
-        if position >= 0:
-            assigned.position = position
-            self._unsettled.append(assigned)

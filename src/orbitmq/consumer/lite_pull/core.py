@@ -76,7 +76,7 @@ class LitePullCore(ConsumerCore):
             clock=clock,
         )
         self.assignment = LitePullAssignment(
-            config.auto_commit_interval_ms if config.auto_commit else None
+            config.auto_commit_interval_ms / 1000 if config.auto_commit else None
         )
         self.held_back_by_all = 0
         self._choice = SubscriptionChoice(self.group)
@@ -89,7 +89,6 @@ class LitePullCore(ConsumerCore):
             self._fetch_queues, self._tell_of_topic, config.topic_metadata_check_interval_ms / 1000
         )
         self._watching: Background | None = None
-        self._done = False
 
     # Life
 
@@ -99,22 +98,16 @@ class LitePullCore(ConsumerCore):
         self._watching = Background(self._watch.run(), f"the topic watch of consumer {self.group}")
         self._apply_assignment()
 
-    async def shutdown(self, *, done: bool = True) -> None:
-        """As every consumer; with auto-commit what was polled is committed (Java's is not).
-
-        Unless ``done`` the user failed on the messages polled last, which are left out.
-        """
-        if self.lifecycle.running:
-            self._done = done
-        await super().shutdown()
-
     async def take_down(self) -> None:
-        """As every consumer; whoever waits for messages is told."""
+        """As every consumer; with auto-commit what is settled is committed.
+
+        Java saves what was committed before, by its last auto-commit for example.
+        """
         if self._watching is not None:
             await self._watching.stop()
             self._watching = None
         await super().take_down()
-        self.assignment.wake_all()
+        self.assignment.end()
 
     # Which queues
 
@@ -227,33 +220,22 @@ class LitePullCore(ConsumerCore):
         """Raise ClientStateError unless the consumer runs."""
         self.lifecycle.check_running()
 
+    def begin_poll(self) -> None:
+        """What was polled before counts as consumed from now on; commit it, if it is time."""
+        for queue, offset in self.assignment.begin_poll(self.clock.monotonic()).items():
+            self.offsets.update(queue, offset)
+
     def poll_now(self) -> list[MessageView] | None:
         """The messages of the next pull in the cache, None when there is none.
 
-        What was polled before counts as consumed from now on.
+        Whoever is interrupted here has taken nothing; so nothing must come between this and the
+        user, neither an await nor a call.
         """
-        taken = self.assignment.take(self._begin_poll())
-        if taken is None:
-            return None
-        assigned, messages = taken
-        self._polled(assigned, messages)
-        return messages
+        return self.assignment.take(self.clock.now_ms(), self._polled)
 
     def next_now(self) -> MessageView | None:
         """As :meth:`poll_now`, for one message."""
-        taken = self.assignment.take_one(self._begin_poll())
-        if taken is None:
-            return None
-        assigned, message = taken
-        self._polled(assigned, [message])
-        return message
-
-    def _begin_poll(self) -> int:
-        """Commit what is to be committed by now; the time."""
-        now_ms = self.clock.now_ms()
-        for queue, offset in self.assignment.begin_poll(now_ms).items():
-            self.offsets.update(queue, offset)
-        return now_ms
+        return self.assignment.take_one(self.clock.now_ms(), self._polled)
 
     def _polled(self, assigned: AssignedQueue, messages: list[MessageView]) -> None:
         self._made_room(assigned)
@@ -274,33 +256,33 @@ class LitePullCore(ConsumerCore):
         They reach the brokers within 5 s; with ``persist`` they are sent now.
         """
         self.check_running()
-        positions = self._positions(what)
-        for queue, offset in positions.items():
+        settled = self._settle(what)
+        for queue, offset in settled.items():
             self.offsets.update(queue, offset)
-        queues = list(positions)
+        queues = list(settled)
         if persist and queues:
             self.thread.post(self._spawn, self.offsets.persist, queues)
         return queues
 
-    def _positions(self, what: Commits) -> dict[MessageQueue, int]:
+    def _settle(self, what: Commits) -> dict[MessageQueue, int]:
         if what is None:
-            return self.assignment.positions()
+            return self.assignment.commit()
         if not isinstance(what, Mapping):
-            return self.assignment.positions(self.namespace.wrap_queues(what))
-        positions = {}
-        for user_queue, offset in what.items():
+            return self.assignment.commit(self.namespace.wrap_queues(what))
+        offsets = {}
+        for queue, offset in what.items():
             if offset < 0:
-                raise ConfigError("offset", offset, f"0 or more, for {user_queue}")
-            queue = self.namespace.wrap_queue(user_queue)
-            if self.assignment.get(queue) is not None:
-                positions[queue] = offset
-            else:
-                log.warning("group %s does not hold %s: not committed", self.group, queue)
-        return positions
+                raise ConfigError("offset", offset, f"0 or more, for {queue}")
+            offsets[self.namespace.wrap_queue(queue)] = offset
+        held = self.assignment.commit_at(offsets)
+        for queue in offsets.keys() - held:
+            user_queue = self.namespace.unwrap_queue(queue)
+            log.warning("group %s does not hold %s: not committed", self.group, user_queue)
+        return held
 
-    async def commit_sync(self, what: Commits) -> None:
-        """As :meth:`commit`; the brokers have them on return."""
-        await self.offsets.flush(self.commit(what))
+    def commit_sync(self, what: Commits) -> Coroutine[Any, Any, None]:
+        """As :meth:`commit`, at once; the brokers have it once what is returned was awaited."""
+        return self.offsets.flush(self.commit(what))
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The offset of the group."""
@@ -414,13 +396,11 @@ class LitePullCore(ConsumerCore):
     async def leave(self, task: PullTask) -> None:
         """Let go of a queue; with auto-commit, what the user is done with is committed.
 
-        That is all but the messages polled last, or all when the consumer ends.
+        The messages polled last are not: they may be worked on still, or that may have failed.
         """
         assigned = self.assignment.remove(task.queue)
-        if assigned is not None and self.config.auto_commit:
-            position = assigned.position if self._done else assigned.settled
-            if position >= 0:
-                self.offsets.update(task.queue, position)
+        if assigned is not None and self.config.auto_commit and assigned.settled >= 0:
+            self.offsets.update(task.queue, assigned.settled)
         await super().leave(task)
 
     async def rebalance(self) -> bool:
