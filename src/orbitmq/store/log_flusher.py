@@ -23,7 +23,7 @@ from threading import Condition, Lock, Thread
 from typing import Final, TypeAlias
 
 from orbitmq.errors import StoreError
-from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.commit_log import END_BLANK, CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.log_records import records
 from orbitmq.wire.record import is_blank
@@ -34,7 +34,6 @@ FlushCallback: TypeAlias = Callable[[StoreError | None], object]
 """Called with None when the disk has it, else with what went wrong; its result is ignored."""
 
 _PIECE: Final = 1 << 20
-_END_BLANK: Final = 8
 
 
 class LogFlusher:
@@ -135,7 +134,7 @@ class LogFlusher:
                     start = position
                 if position >= target:
                     return
-            blank = segment.read(position, _END_BLANK)
+            blank = segment.read(position, END_BLANK)
             if blank and not is_blank(blank, 0, len(blank)):
                 raise _lost_error(position, self._log.directory)
             position = segment.end
@@ -159,7 +158,6 @@ class LogFlusher:
                 self._doubt.touch()
             except OSError as second:
                 logger.warning("%s cannot be made: %s", self._doubt, second)
-
         waiting = self._log.end - self._flushed
         if waiting > self._config.max_unflushed_bytes:
             refused = bool(self.refusal)
