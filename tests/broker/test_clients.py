@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import tracemalloc
 from collections.abc import Iterable
@@ -129,6 +130,23 @@ def test_a_silent_client_that_does_not_read_leaves_its_group_at_once() -> None:
         servers = node.node.server._server.connections
         await until(lambda: broker_side not in servers, "the end of its connection")
         transport.abort()
+
+    with_broker(scenario)
+
+
+def test_a_connection_without_traffic_ends_though_a_pull_is_held() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.send("T")
+        silent = await node.connect()
+        held = silent.hold("T", offset=1, suspend_timeout_millis=900_000)
+        await until(lambda: len(node.broker.pulling.held) == 1, "the held pull")
+        for _ in range(13):
+            node.advance(10_000)
+            await client.settle()
+        await until(lambda: silent.connection.closed, "the end of the silent one")
+        await asyncio.gather(held, return_exceptions=True)
+        assert len(node.broker.pulling.held) == 0
+        assert not client.connection.closed
 
     with_broker(scenario)
 

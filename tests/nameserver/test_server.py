@@ -131,6 +131,21 @@ def test_a_broker_is_gone_with_its_connection_and_when_it_is_silent() -> None:
     with_server(scenario)
 
 
+def test_a_connection_without_traffic_ends() -> None:
+    async def scenario(peer: Peer) -> None:
+        silent = await connect(peer.server)
+        for minute in range(3):
+            await peer.route()
+            await until(lambda: len(peer.server._server.connections) == 2, "both connections")
+            peer.server.hang_up_on_idle()
+            if minute < 2:
+                peer.clock.advance(60_000)
+        await until(lambda: silent.closed, "the end of the silent one")
+        assert (await peer.route()).code == codes.TOPIC_NOT_EXIST
+
+    with_server(scenario)
+
+
 def test_what_brokers_and_tools_ask_is_answered_in_javas_form() -> None:
     async def scenario(peer: Peer) -> None:
         await peer.register()

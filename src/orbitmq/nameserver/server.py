@@ -111,10 +111,14 @@ class NameServer:
             if isinstance(connection, Connection):
                 connection.abort()
 
+    def hang_up_on_idle(self) -> None:
+        """End the connections that are idle too long."""
+        self._server.sweep(self._now_ms())
+
     def _scan_later(self) -> None:
         def scan() -> None:
             self.expire_brokers()
-            self._server.sweep(self._now_ms())
+            self.hang_up_on_idle()
             self._scan_later()
 
         self._scan = asyncio.get_running_loop().call_later(SCAN_INTERVAL_MS / 1000, scan)

@@ -30,7 +30,9 @@ _SWEEP_SECONDS = 0.05
 _SWEEP_SECONDS_A_WAITER = 2e-5
 _SILENCE_MS = 1000
 _JOIN_BELOW = 64 * 1024
-_JOIN_PIECES = 1024
+_JOIN_PIECES = 4096
+_SHORT = 1024
+"""Up to this length on average, in bytes, pieces are joined at once."""
 _WRITE_SIZE = 256 * 1024
 """How much of a long piece a transport is given at once: what a peer does not read at once is
 copied there."""
@@ -301,15 +303,14 @@ class Connection(asyncio.BufferedProtocol):
         if not out or self._congested:
             return
         self._active = True
-        if len(out) == 1 and len(out[0]) < _JOIN_BELOW:
-            self._transport.write(out.popleft())
-        elif len(out) < _JOIN_PIECES and sum(map(len, out)) < _JOIN_BELOW:
-            joined = b"".join(out)
-            out.clear()
-            self._transport.write(joined)
-        else:
-            while out and not self._congested:
-                self._transport.write(_next_write(out))
+        if 1 < len(out) < _JOIN_PIECES:
+            size = sum(map(len, out))
+            if size < _JOIN_BELOW or size < len(out) * _SHORT:
+                joined = b"".join(out)
+                out.clear()
+                out.append(joined)
+        while out and not self._congested:
+            self._transport.write(_next_write(out))
 
     def _complete(self, response: RemotingCommand) -> None:
         if response.code == GO_AWAY and self._on_go_away:
