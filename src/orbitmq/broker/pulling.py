@@ -15,6 +15,7 @@ import msgspec
 from orbitmq import codes
 from orbitmq.broker.clients import ConsumerTable
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.filtering import MessageFilter, Subscriptions
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.long_poll import HeldPull, LongPollTable
@@ -76,7 +77,7 @@ class Pulled(NamedTuple):
 
 
 class Pulling(Generic[_OwnerT, _RequestT]):
-    """Gives out messages, as ``subscriptions`` say.
+    """Gives out messages, as ``subscriptions`` say and as fast as ``budget`` allows.
 
     ``held`` has the pulls that wait; their requests are the caller's.
     """
@@ -89,6 +90,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         groups: GroupTable,
         consumers: ConsumerTable[_OwnerT],
         offsets: ConsumerOffsets,
+        budget: FilterBudget,
     ) -> None:
         self.held: LongPollTable[_RequestT] = LongPollTable()
         self._store = store
@@ -96,6 +98,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         self._groups = groups
         self.subscriptions = Subscriptions(config, consumers)
         self._offsets = offsets
+        self._budget = budget
         self._max_count = config.max_pull_count
         self._max_bytes = config.max_pull_bytes
 
@@ -120,6 +123,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
         if pulled.status is not PullStatus.NO_NEW_MESSAGE or not pull.suspend_ms:
             return pulled
+        by_properties = match.by_properties
         self.held.hold(
             HeldPull(
                 pull.topic,
@@ -127,7 +131,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 pull.offset,
                 deadline_ms=now_ms + pull.suspend_ms,
                 match=match.by_tags_code,
-                match_properties=match.by_properties,
+                match_properties=by_properties and self._budget.for_arrivals(by_properties),
                 owner=owner,
                 request=request,
             )
@@ -150,6 +154,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         if reset is not None:
             found = self._sent_to(reset, pull)
         else:
+            by_record = match.by_record
             found = self._store.get_messages(
                 name,
                 queue_id,
@@ -157,7 +162,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 min(pull.max_count, self._max_count),
                 min(pull.max_bytes, self._max_bytes),
                 match.by_tags_code,
-                match.by_record,
+                by_record and self._budget.for_scan(by_record),
             )
         self._offsets.pulled(pull.group, name, queue_id, found.next_begin_offset)
         status = _STATUSES.get(found.status)
