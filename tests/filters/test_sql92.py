@@ -384,5 +384,8 @@ def test_java_clients_may_list_thousands_of_strings() -> None:
 
 
 def test_pluses_count_as_tests() -> None:
+    assert outcome("+ " * 500 + "a = 1", {"a": "1"}) is True
     with pytest.raises(ConfigError, match="512 tests"):
-        compile_sql("+ " * 600 + "a = 1")
+        compile_sql("+ " * 512 + "a = 1")
+    with pytest.raises(ConfigError, match="too deep"):
+        compile_sql("+ " * 30_000 + "a = 1")

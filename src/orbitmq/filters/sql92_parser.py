@@ -187,7 +187,7 @@ class _Parser:
         while self._token.kind in _PREFIXES:
             prefixes.append(self._advance())
             if len(prefixes) > MAX_TESTS:
-                raise self._error(self._token, _TOO_MANY)
+                raise self._error(self._token, TOO_DEEP)
         node = self._in_parentheses() if self._token.kind == "(" else self._single()
         for prefix in reversed(prefixes):
             node = self._make(prefix, _PREFIXES[prefix.kind], node)
