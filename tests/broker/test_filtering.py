@@ -7,9 +7,12 @@ import asyncio
 import pytest
 
 from orbitmq import codes
+from orbitmq.broker.filter_budget import SLICE_SECONDS
 from orbitmq.broker.filtering import MessageFilter
+from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.codes import RequestCode
 from orbitmq.names import retry_topic
+from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.bodies import (
     CheckClientRequestBody,
     ConsumerData,
@@ -20,7 +23,16 @@ from orbitmq.wire.bodies import (
     TopicConfig,
 )
 from orbitmq.wire.command import RemotingCommand
-from tests.broker.remote import SUSPEND, Client, Running, bodies, messages, with_broker
+from tests.broker.remote import (
+    SUBSCRIPTION,
+    SUSPEND,
+    Client,
+    Running,
+    bodies,
+    messages,
+    with_broker,
+)
+from tests.waiting import until
 
 CHEAP = "price < 10 AND carrier = 'UA'"
 
@@ -242,3 +254,101 @@ def test_a_record_that_is_none_is_left_to_its_consumer() -> None:
     assert wants_nothing.by_record is not None
     assert wants_nothing.by_record(memoryview(bytes(100)))
     assert MessageFilter().by_record is None
+
+
+class SlowClock(ManualClock):
+    """While ``slow``, each look at the clock takes a millisecond."""
+
+    slow = False
+
+    def monotonic(self) -> float:
+        if self.slow:
+            self.advance(1)
+        return super().monotonic()
+
+
+SLICE = round(SLICE_SECONDS * 1000)
+
+
+@pytest.mark.parametrize(("sql", "wanted"), [("price >= 0", 100), ("price = 77", 1)])
+def test_a_pull_ends_where_its_time_is_up_and_the_next_goes_on_there(sql: str, wanted: int) -> None:
+    clock = SlowClock()
+
+    async def scenario(node: Running, client: Client) -> None:
+        await send_priced(client, "T", *range(100))
+        clock.slow = True
+        found: list[bytes] = []
+        offset, answers = 0, []
+        while offset < 100:
+            answer = await pull_by(client, "T", sql, offset=offset, max_msg_nums=1_024)
+            found += bodies(answer) if answer.code == codes.SUCCESS else []
+            answers.append(answer.code)
+            went_on = int(answer.ext_fields["nextBeginOffset"]) - offset
+            assert 0 < went_on <= SLICE + 1
+            offset += went_on
+        clock.slow = False
+        assert len(found) == len(set(found)) == wanted
+        assert set(answers) <= {codes.SUCCESS, codes.PULL_RETRY_IMMEDIATELY}
+        assert len(answers) >= 100 // (SLICE + 1)
+        everything = await pull_by(client, "T", sql, max_msg_nums=1_024)
+        assert int(everything.ext_fields["nextBeginOffset"]) == 100
+
+    with_broker(scenario, clock=clock)
+
+
+def test_pulls_of_one_turn_share_its_time_and_those_beyond_it_are_refused() -> None:
+    clock = SlowClock()
+
+    async def scenario(node: Running, client: Client) -> None:
+        await send_priced(client, "T", *range(100))
+        clock.slow = True
+        pulls = [pull_by(client, "T", "price < 0", max_msg_nums=1_024) for _ in range(200)]
+        answers = await asyncio.gather(*pulls)
+        clock.slow = False
+        scanned = [
+            int(answer.ext_fields["nextBeginOffset"])
+            for answer in answers
+            if answer.code == codes.PULL_RETRY_IMMEDIATELY
+        ]
+        refused = [answer for answer in answers if answer.code == codes.SYSTEM_BUSY]
+        assert len(scanned) + len(refused) == 200
+        assert refused
+        assert "expressions" in (refused[0].remark or "")
+        assert min(scanned) == 1
+        assert (await client.pull("T", max_msg_nums=3)).code == codes.SUCCESS  # a turn of its own
+
+    with_broker(scenario, clock=clock)
+
+
+def test_those_who_wait_by_expressions_are_answered_in_several_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SlowClock()
+    turns = 0
+    next_turn = PullHandlers._next_turn
+
+    def counted(handlers: PullHandlers) -> None:
+        nonlocal turns
+        turns += 1
+        next_turn(handlers)
+
+    monkeypatch.setattr(PullHandlers, "_next_turn", counted)
+
+    async def scenario(node: Running, client: Client) -> None:
+        other = await node.connect()
+        await send_priced(client, "T", 0)
+        waiting = [
+            asyncio.ensure_future(
+                pull_by(other, "T", "price = 1", offset=1, sys_flag=SUSPEND | SUBSCRIPTION)
+            )
+            for _ in range(100)
+        ]
+        await until(lambda: len(node.broker.pulling.held) == 100, "all waiting")
+        clock.slow = True
+        await send_priced(client, "T", 1)
+        answers = await asyncio.gather(*waiting)
+        clock.slow = False
+        assert {tuple(bodies(answer)) for answer in answers} == {(b"1",)}
+        assert turns > 2
+
+    with_broker(scenario, clock=clock)

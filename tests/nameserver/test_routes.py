@@ -162,9 +162,10 @@ def test_what_strangers_may_have_kept_is_bounded(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(BrokerError, match="64 brokers are registered over this connection"):
         register(routes, "h:999", "b999", connection="one")
     register(routes, "h:999", "b999", connection="two")
-    for field, value in (("name", "b" * 256), ("ha_address", "h" * 256)):
-        with pytest.raises(BrokerError, match="255 characters at most"):
-            register(routes, **{field: value})
+    with pytest.raises(BrokerError, match="255 characters at most"):
+        register(routes, name="b" * 256)
+    with pytest.raises(BrokerError, match="255 characters at most"):
+        register(routes, ha_address="h" * 256)
     topics = [TopicConfig("C" * 256), TopicConfig("D", 65_537, 1), TopicConfig("E", 1, -1)]
     register(routes, topics=[*topics, *MANY])
     routes.register_topic("F" * 256, [QueueData("b", 1, 1, 6)])

@@ -37,7 +37,7 @@ ALL_HEADERS = [
 def values_of(kind: msgspec.inspect.Type) -> st.SearchStrategy[object]:
     """Values of a header's field."""
     if isinstance(kind, msgspec.inspect.UnionType):
-        return st.one_of(map(values_of, kind.types))
+        return st.one_of(*map(values_of, kind.types))
     if isinstance(kind, msgspec.inspect.IntType):
         return st.integers(kind.ge, kind.le)
     if isinstance(kind, msgspec.inspect.StrType):

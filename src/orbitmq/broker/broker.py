@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -75,8 +76,15 @@ class Broker:
                 self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
             )
             self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
-                config, self.store, self.topics, self.groups, self.consumers, self.offsets
+                config,
+                self.store,
+                self.topics,
+                self.groups,
+                self.consumers,
+                self.offsets,
+                self.filter_budget,
             )
             self.operating: Operating[Hashable] = Operating(
                 config.broker_name,
@@ -134,12 +142,14 @@ class Broker:
 
     def run_due(self) -> None:
         """Do what is due by now: deliver delayed messages, run periodic jobs."""
+        self.filter_budget.renew()
         due_ms = self.delivery.due_ms
         now_ms = self.clock.now_ms()
         if due_ms is not None and due_ms <= now_ms:
             self._deliver(now_ms)
         self._timetable.run(self.now_ms())
         self.answer_ready()
+        self.filter_budget.renew()
 
     def wait_ms(self) -> int:
         """How long until something is due, unless messages arrive."""

@@ -25,9 +25,11 @@ from orbitmq.filters.subscription import SQL92, TAG, build_subscription
 from orbitmq.filters.tags import SUB_ALL, wanted_codes
 from orbitmq.names import RETRY_PREFIX
 from orbitmq.wire.bodies import MessageModel, SubscriptionData, SubscriptionGroupConfig
-from orbitmq.wire.properties import RETRY_TOPIC, find_property
+from orbitmq.wire.properties import RETRY_TOPIC, decode_properties, find_property
 from orbitmq.wire.record import locate_record
 
+_FEW_TESTS: Final = 4
+"""Up to how many tests it takes less time to look for properties than to decode all of them."""
 _TAG_TYPES: Final = (TAG, None, "")
 
 
@@ -182,6 +184,8 @@ def _compile(kind: str | None, expression: str) -> SqlExpression:
 
 
 def _matches(expression: SqlExpression, properties: bytes) -> bool:
+    if expression.tests > _FEW_TESTS:
+        return expression.matches(decode_properties(properties).get)
     return expression.matches(partial(find_property, properties))
 
 

@@ -15,6 +15,7 @@ import msgspec
 from orbitmq import codes
 from orbitmq.broker.clients import ConsumerTable
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.filtering import MessageFilter, Subscriptions
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.long_poll import HeldPull, LongPollTable
@@ -76,7 +77,7 @@ class Pulled(NamedTuple):
 
 
 class Pulling(Generic[_OwnerT, _RequestT]):
-    """Gives out messages, as ``subscriptions`` say.
+    """Gives out messages, as ``subscriptions`` say and as fast as ``budget`` allows.
 
     ``held`` has the pulls that wait; their requests are the caller's.
     """
@@ -89,6 +90,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         groups: GroupTable,
         consumers: ConsumerTable[_OwnerT],
         offsets: ConsumerOffsets,
+        budget: FilterBudget,
     ) -> None:
         self.held: LongPollTable[_RequestT] = LongPollTable()
         self._store = store
@@ -96,6 +98,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         self._groups = groups
         self.subscriptions = Subscriptions(config, consumers)
         self._offsets = offsets
+        self._budget = budget
         self._max_count = config.max_pull_count
         self._max_bytes = config.max_pull_bytes
 
@@ -126,12 +129,19 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 pull.queue_id,
                 pull.offset,
                 deadline_ms=now_ms + pull.suspend_ms,
-                wanted=match,
+                wanted=self._within_budget(match),
                 owner=owner,
                 request=request,
             )
         )
         return None
+
+    def _within_budget(self, match: MessageFilter) -> MessageFilter:
+        """``match`` for a pull that waits."""
+        test = match.by_properties
+        if test is None:
+            return match
+        return msgspec.structs.replace(match, by_properties=self._budget.for_arrivals(test))
 
     def sweep(self, now_ms: int) -> None:
         """Ready the held pulls whose time is up."""
@@ -149,6 +159,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         if reset is not None:
             found = self._sent_to(reset, pull)
         else:
+            by_record = match.by_record
             found = self._store.get_messages(
                 name,
                 queue_id,
@@ -156,7 +167,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 min(pull.max_count, self._max_count),
                 min(pull.max_bytes, self._max_bytes),
                 match.by_tags_code,
-                match.by_record,
+                by_record and self._budget.for_scan(by_record),
             )
         self._offsets.pulled(pull.group, name, queue_id, found.next_begin_offset)
         status = _STATUSES.get(found.status)

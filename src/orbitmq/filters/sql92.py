@@ -11,7 +11,8 @@ that of 4.9 with CONTAINS, STARTSWITH and ENDSWITH.
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
+from threading import Lock
+from typing import Final
 
 from orbitmq.filters.sql92_nodes import Lookup
 from orbitmq.filters.sql92_parser import parse
@@ -19,19 +20,22 @@ from orbitmq.filters.sql92_values import EvaluationError
 
 log = logging.getLogger("orbitmq.filters")
 
+MAX_COMPILED_LENGTH: Final = 1 << 20
+"""How long the expressions that are remembered may be together, in characters."""
+
 
 class SqlExpression:
     """A compiled expression; made by :func:`compile_sql`.
 
     ``text`` is what was compiled, ``ignored`` what of it comes after its end: Java's parser takes
-    ``a = 1 b = 2`` for ``a = 1``.
+    ``a = 1 b = 2`` for ``a = 1``. ``tests`` says about how many properties are looked up.
     """
 
-    __slots__ = ("_test", "ignored", "text")
+    __slots__ = ("_test", "ignored", "tests", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._test, self.ignored = parse(text)
+        self._test, self.ignored, self.tests = parse(text)
 
     def evaluate(self, lookup: Lookup) -> bool | None:
         """The outcome for a message whose properties ``lookup`` gives; None is SQL's NULL.
@@ -49,12 +53,40 @@ class SqlExpression:
             return False
 
 
-@lru_cache(maxsize=256)
+class _Compiled:
+    """The expressions compiled lately, the latest last, as long as they are short together."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._expressions: dict[str, SqlExpression] = {}
+        self._length = 0
+
+    def get(self, text: str) -> SqlExpression:
+        with self._lock:
+            known = self._expressions.pop(text, None)
+            if known is not None:
+                self._expressions[text] = known
+                return known
+        compiled = SqlExpression(text)
+        with self._lock:
+            if text not in self._expressions:
+                self._expressions[text] = compiled
+                self._length += len(text)
+            while self._length > MAX_COMPILED_LENGTH:
+                oldest = next(iter(self._expressions))
+                del self._expressions[oldest]
+                self._length -= len(oldest)
+        return compiled
+
+
+_COMPILED: Final = _Compiled()
+
+
 def compile_sql(text: str) -> SqlExpression:
-    """Compile an expression; one compiled lately is remembered.
+    """Compile an expression; those compiled lately are remembered.
 
     Raises:
         ConfigError: what Apache's brokers refuse, and besides an expression of more than 65,536
             characters or 512 tests, or nested more than some hundred levels deep.
     """
-    return SqlExpression(text)
+    return _COMPILED.get(text)

@@ -47,6 +47,10 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_STRING: Final = re.compile(r"'[^']*(?:''[^']*)*'")
+_STRINGS: Final = re.compile(
+    rf"\([ \t\n\r\f]*{_STRING.pattern}(?:[ \t\n\r\f]*,[ \t\n\r\f]*{_STRING.pattern})*[ \t\n\r\f]*\)"
+)
 _LAST_COMMENT: Final = re.compile(r"--[^\n\r]*")
 _KEYWORDS: Final = frozenset(
     {
@@ -56,8 +60,8 @@ _KEYWORDS: Final = frozenset(
 )  # fmt: skip
 _CONSTANTS: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 
-_PREFIXES: Final[dict[str, Callable[[Node], Node] | None]] = {
-    "+": None,
+_PREFIXES: Final[dict[str, Callable[[Node], Node]]] = {
+    "+": lambda operand: operand,
     "-": nodes.negative,
     "NOT": nodes.negated,
 }
@@ -72,10 +76,14 @@ _LEVELS: Final = {
 
 
 class Parsed(NamedTuple):
-    """What an expression means, and what of it Java ignores because it comes behind the end."""
+    """What an expression means, and what of it Java ignores because it comes behind the end.
+
+    ``tests`` are as many as MAX_TESTS counts.
+    """
 
     test: nodes.Test
     ignored: str
+    tests: int
 
 
 class _Token(NamedTuple):
@@ -110,7 +118,7 @@ class _Parser:
         node = self._expression(_OR)
         test = self._make(first, nodes.condition, node)
         rest = self._text[self._token.start :]
-        return Parsed(test, "" if _LAST_COMMENT.fullmatch(rest) else rest)
+        return Parsed(test, "" if _LAST_COMMENT.fullmatch(rest) else rest, self._tests)
 
     # Grammar
 
@@ -178,10 +186,11 @@ class _Parser:
         prefixes = []
         while self._token.kind in _PREFIXES:
             prefixes.append(self._advance())
+            if len(prefixes) > MAX_TESTS:
+                raise self._error(self._token, TOO_DEEP)
         node = self._in_parentheses() if self._token.kind == "(" else self._single()
         for prefix in reversed(prefixes):
-            make = _PREFIXES[prefix.kind]
-            node = self._make(prefix, make, node) if make else node
+            node = self._make(prefix, _PREFIXES[prefix.kind], node)
         return node
 
     def _in_parentheses(self) -> Node:
@@ -205,6 +214,9 @@ class _Parser:
         raise self._error(token, "here must be a property, a number, or a string in single quotes")
 
     def _strings(self) -> list[str]:
+        if found := _STRINGS.match(self._text, self._token.start):  # thousands, token by token?
+            self._token = self._scan(found.end())
+            return [text[1:-1].replace("''", "'") for text in _STRING.findall(found[0])]
         self._expect("(", "a ( and strings after IN")
         texts = [self._string()]
         while self._token.kind == ",":

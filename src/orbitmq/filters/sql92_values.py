@@ -9,6 +9,7 @@ and the valueOf methods it calls.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import copysign, inf, isnan
 from typing import Final, TypeAlias
 
@@ -17,6 +18,10 @@ Value: TypeAlias = str | bool | int | float
 
 MAX_INTEGER: Final = (1 << 31) - 1
 MAX_LONG: Final = (1 << 63) - 1
+
+_SHORT: Final = 64
+"""From how many characters on a number is remembered once it was read: hundreds of tests may read
+the same property of a message, which may have 32,767 characters."""
 
 _DIGITS: Final = re.compile(r"[+-]?\d+")
 _LAST_CHAR: Final = "\uffff"  # Java reads digits char by char: none beyond
@@ -66,6 +71,15 @@ def compare_as_numbers(left: Value, right: Value) -> int:
 
 def to_integer(text: str, highest: int = MAX_INTEGER) -> int:
     """``Integer.valueOf``, or ``Long.valueOf`` with its ``highest``; else EvaluationError."""
+    return _to_integer(text, highest) if len(text) <= _SHORT else _to_long_integer(text, highest)
+
+
+def to_double(text: str) -> float:
+    """``Double.valueOf``; else EvaluationError."""
+    return _to_double(text) if len(text) <= _SHORT else _to_long_double(text)
+
+
+def _to_integer(text: str, highest: int) -> int:
     if _DIGITS.fullmatch(text) and max(text) <= _LAST_CHAR:
         try:
             value = int(text)
@@ -73,11 +87,10 @@ def to_integer(text: str, highest: int = MAX_INTEGER) -> int:
             value = highest + 1
         if -highest - 1 <= value <= highest:
             return value
-    raise EvaluationError(f"{text!r} is no integer from {-highest - 1} to {highest}")
+    raise EvaluationError(f"{text[:99]!r} is no integer from {-highest - 1} to {highest}")
 
 
-def to_double(text: str) -> float:
-    """``Double.valueOf``; else EvaluationError."""
+def _to_double(text: str) -> float:
     trimmed = text.strip(_TRIMMED)
     if match := _DECIMAL.fullmatch(trimmed):
         return float(match[1] or match[2])
@@ -86,7 +99,11 @@ def to_double(text: str) -> float:
             return float.fromhex(match[1])
         except OverflowError:
             return copysign(inf, -1 if trimmed.startswith("-") else 1)
-    raise EvaluationError(f"{text!r} is no number")
+    raise EvaluationError(f"{text[:99]!r} is no number")
+
+
+_to_long_integer = lru_cache(maxsize=64)(_to_integer)
+_to_long_double = lru_cache(maxsize=64)(_to_double)
 
 
 def _number_like(text: str, other: float) -> float:

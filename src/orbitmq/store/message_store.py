@@ -309,7 +309,8 @@ class MessageStore:
         """Up to ``max_count`` messages, ``max_bytes`` of records, from queue offset ``offset``.
 
         The first message is found whatever its size. ``match`` chooses by the tags code in the
-        queue, ``match_record`` by the record. Status and next offset are those of
+        queue, ``match_record`` by the record; it may raise ScanStopped to end the read before the
+        record. Status and next offset are those of
         DefaultMessageStore.getMessage; at most 800 entries, or ``max_count`` if that is more, are
         looked at, and none past the end of a consume-queue file.
         """

@@ -52,6 +52,10 @@ class GetResult(msgspec.Struct):
     size: int = 0
 
 
+class ScanStopped(Exception):  # noqa: N818 - no error: the read ends there, with what it has
+    """Raised by a ``match_record`` that will not look at any more records now."""
+
+
 def get_messages(
     log: CommitLog,
     queue: ConsumeQueue | None,
@@ -110,7 +114,11 @@ def _collect(
         if match is not None and not match(tags_code):
             outcome = GetStatus.NO_MATCHED_MESSAGE
         else:
-            outcome = runs.take(position, size, match_record)
+            try:
+                outcome = runs.take(position, size, match_record)
+            except ScanStopped:
+                offset -= 1
+                break
         if outcome is GetStatus.FOUND:
             count += 1
             total += size

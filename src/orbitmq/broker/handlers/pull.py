@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from typing import Final
 
 from orbitmq import codes
@@ -42,6 +44,8 @@ class PullHandlers:
         self._pulling = broker.pulling
         self._most_bytes_a_tick = _PULLS_A_TICK * broker.config.max_pull_bytes
         self._tick_bytes = 0
+        self._budget = broker.filter_budget
+        self._ready: deque[HeldPull[tuple[RemotingCommand, Pull]]] = deque()
 
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
@@ -53,11 +57,27 @@ class PullHandlers:
     def tick_end(self) -> None:
         """What the tick's pulls brought leaves now."""
         self._tick_bytes = 0
+        self._budget.renew()
 
     def answer_ready(self) -> None:
-        """Answer the held pulls that are ready."""
-        for held in self._pulling.held.take_ready():
-            self._answer(held)
+        """Answer the held pulls that are ready, in later turns of the loop if it takes long."""
+        ready = self._pulling.held.take_ready()
+        if ready:
+            goes_on = bool(self._ready)
+            self._ready += ready
+            if not goes_on:
+                self._answer_in_turn()
+
+    def _answer_in_turn(self) -> None:
+        while self._ready and not self._budget.is_spent:
+            self._answer(self._ready.popleft())
+        if self._ready:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._budget.renew()
+        self._answer_in_turn()
+        self._budget.renew()
 
     def _pull(self, command: RemotingCommand, connection: Connection) -> Answer:
         if self._tick_bytes > self._most_bytes_a_tick:
@@ -65,6 +85,12 @@ class PullHandlers:
                 codes.SYSTEM_BUSY,
                 f"{self._tick_bytes} bytes of messages wait to be read already: send fewer pulls "
                 "at once, or ask for less",
+            )
+        if self._budget.is_overdrawn:
+            raise BrokerError(
+                codes.SYSTEM_BUSY,
+                "the expressions of the pulls before take long: send fewer pulls at once, or use "
+                "shorter ones",
             )
         pull = _read(command.header(PullMessageRequestHeader))
         pulled = self._pulling.pull_or_hold(
