@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SOURCES = Path(__file__).with_name("java")
 # Short lives: with the quick compiler alone they take half the time of the processor.
+# Where all else gets the processor, connecting may take longer than the 3 s that RocketMQ gives it.
+PATIENT_JVM = ("-Dcom.rocketmq.remoting.client.connect.timeout=60000",)
 SMALL_JVM = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -46,7 +48,7 @@ class JavaProgram(MarkedProgram):
         self.home = home or Path(self._temporary.name if self._temporary else "")
         classes = compile_program(release, main)
         command = [
-            *(release.java, *jvm, *OPEN_MODULES, f"-Duser.home={self.home}"),
+            *(release.java, *jvm, *PATIENT_JVM, *OPEN_MODULES, f"-Duser.home={self.home}"),
             *(f"-Drocketmq.home.dir={self.home}", "-Dfile.encoding=UTF-8"),
             *("-cp", release.classpath(*classpath, classes), main, *arguments),
         ]

@@ -1,10 +1,12 @@
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.MQPullConsumerScheduleService;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -21,6 +23,7 @@ final class PullSchedule {
         DefaultMQPullConsumer consumer = service.getDefaultMQPullConsumer();
         Connected.to(options.get("nameServer"), consumer);
         consumer.setConsumerPullTimeoutMillis(Connected.PATIENCE_MS);
+        Held.print(Held.field(consumer, "defaultMQPullConsumerImpl"), topic, false);
         CountDownLatch stopped = Marked.stopped();
         service.registerPullTaskCallback(topic, (queue, context) -> {
             try {
@@ -39,7 +42,7 @@ final class PullSchedule {
         });
         service.start();
         MessageQueue first = null;
-        for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
+        for (MessageQueue queue : queues(consumer, topic)) {
             first = queue.getQueueId() == 0 ? queue : first;
         }
         List<Object> statuses = new ArrayList<>();
@@ -56,5 +59,20 @@ final class PullSchedule {
         service.shutdown();
         received.end();
         System.exit(0);
+    }
+
+    /** Asked again where 4.9 gave up after 3 s because another thread was just connecting. */
+    private static Set<MessageQueue> queues(DefaultMQPullConsumer consumer, String topic) throws Exception {
+        long end = System.currentTimeMillis() + Connected.PATIENCE_MS;
+        while (true) {
+            try {
+                return consumer.fetchSubscribeMessageQueues(topic);
+            } catch (MQClientException busy) {
+                if (System.currentTimeMillis() > end) {
+                    throw busy;
+                }
+                Thread.sleep(100);
+            }
+        }
     }
 }
