@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import logging
 import os
 import socket
@@ -211,6 +212,9 @@ class LoopThread:
                 self.loop.call_soon_threadsafe(self.loop.stop)
                 self._thread.join(_STOP_SECONDS)
             self._callbacks.put(None)
+        with contextlib.ExitStack() as each:  # also where warnings are errors
+            for client in list(self.clients):
+                each.callback(client.left_running)
 
     async def _run_drains(self) -> None:
         _resolve_names_here(self.loop)
