@@ -32,6 +32,8 @@ class AsyncLitePullConsumer(AsyncFace):
     It may be used on any running loop; what it does in the background runs on a thread of its own.
     """
 
+    _core: LitePullCore
+
     def __init__(
         self,
         group: str,
@@ -56,12 +58,12 @@ class AsyncLitePullConsumer(AsyncFace):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await loop_thread().run_async(self._core.shutdown(done=error is None))
+        await self._shut_down(done=error is None)
 
     @property
     def is_running(self) -> bool:
         """Whether it was started and not shut down."""
-        return self._core.lifecycle.running
+        return self._service.lifecycle.running
 
     def subscribe(
         self,

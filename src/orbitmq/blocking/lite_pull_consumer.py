@@ -45,6 +45,8 @@ class LitePullConsumer(Face):
     fields of :class:`orbitmq.consumer.config.LitePullConfig`, checked here (ConfigError).
     """
 
+    _core: LitePullCore
+
     def __init__(
         self,
         group: str,
@@ -69,12 +71,12 @@ class LitePullConsumer(Face):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        loop_thread().run(self._core.shutdown(done=error is None))
+        self._shut_down(done=error is None)
 
     @property
     def is_running(self) -> bool:
         """Whether it was started and not shut down."""
-        return self._core.lifecycle.running
+        return self._service.lifecycle.running
 
     def subscribe(
         self,

@@ -9,7 +9,6 @@ from typing import Unpack
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
 from orbitmq.blocking.pull_consumer import PullConsumer
-from orbitmq.client.loop import loop_thread
 from orbitmq.consumer.config import PullScheduleSettings
 from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.offsets import OffsetStore
@@ -83,16 +82,19 @@ class PullConsumerScheduleService(Face):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the service is shut down; Ctrl-C interrupts. False after ``timeout`` s."""
+        self._core.lifecycle.check_here()
         return self._ended.wait(timeout)
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Wait for the calls under way, save offsets, and leave the group.
 
         Calls that take longer than ``timeout`` seconds (``shutdown_timeout_ms``) are not waited
-        for. Pulls under way in them end with ClientStateError. Not to be called from a callback.
+        for. Pulls under way in them end with ClientStateError. ClientStateError in a callback, for
+        which it would wait.
         """
-        shutdown = self._core.shutdown(None if timeout is None else int(timeout * 1000))
+        timeout_ms = None if timeout is None else int(timeout * 1000)
+        self._service.refuse_shutdown_here()
         try:
-            loop_thread().run(shutdown)
+            self._shut_down(timeout_ms)
         finally:
             self._ended.set()

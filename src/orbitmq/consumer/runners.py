@@ -17,7 +17,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from orbitmq.client.loop import Mailbox, loop_thread
+from orbitmq.client.loop import loop_thread
+from orbitmq.client.mailbox import Mailbox
 from orbitmq.clock import Clock
 from orbitmq.errors import ClientStateError
 
@@ -259,8 +260,11 @@ class ThreadRunner:
                 self._size,
                 error,
             )
-        thread = loop_thread()
-        thread.post(thread.loop.call_later, _RETRY_SECONDS, self._try_again)
+        try:
+            thread = loop_thread()
+            thread.post(thread.loop.call_later, _RETRY_SECONDS, self._try_again)
+        except ClientStateError as at_exit:  # where no thread starts any more
+            log.debug("%s is not given another thread: %s", self._name, at_exit)
         if wake is not None:
             wake()
 

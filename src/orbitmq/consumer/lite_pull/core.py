@@ -93,9 +93,9 @@ class LitePullCore(ConsumerCore):
 
     # Life
 
-    async def start(self) -> None:
+    def started(self) -> None:
         """As every consumer; what was assigned before is pulled from now on."""
-        await super().start()
+        super().started()
         self._watching = Background(self._watch.run(), f"the topic watch of consumer {self.group}")
         self._apply_assignment()
 
@@ -104,11 +104,16 @@ class LitePullCore(ConsumerCore):
 
         Unless ``done`` the user failed on the messages polled last, which are left out.
         """
-        self._done = done
+        if self.lifecycle.running:
+            self._done = done
+        await super().shutdown()
+
+    async def take_down(self) -> None:
+        """As every consumer; whoever waits for messages is told."""
         if self._watching is not None:
             await self._watching.stop()
             self._watching = None
-        await super().shutdown()
+        await super().take_down()
         self.assignment.wake_all()
 
     # Which queues
