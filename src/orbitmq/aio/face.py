@@ -31,6 +31,7 @@ class AsyncFace(ClientFace):
 
     async def _shut_down(self, *args: Any, **how: Any) -> None:
         core: Any = self._service
+        core.refuse_shutdown_here()
         if not core.lifecycle.gone:
             await loop_thread().run_async(core.shutdown(*args, **how), keep=True)
 

@@ -34,6 +34,8 @@ class AsyncPushConsumer(AsyncFace):
             await until_stopped()
 
     Coroutine listeners run on the loop the consumer was started on, plain functions in threads.
+    What a listener raises never ends that loop, not even SystemExit. Leave ``async with`` before
+    the loop ends: once it is closed nothing is consumed, and the log says so again and again.
     """
 
     _core: PushCore

@@ -31,6 +31,7 @@ class Face(ClientFace):
 
     def _shut_down(self, *args: Any, **how: Any) -> None:
         core: Any = self._service
+        core.refuse_shutdown_here()
         if not core.lifecycle.gone:
             loop_thread().run(core.shutdown(*args, **how), keep=True)
 

@@ -89,9 +89,11 @@ class PullConsumerScheduleService(Face):
         """Wait for the calls under way, save offsets, and leave the group.
 
         Calls that take longer than ``timeout`` seconds (``shutdown_timeout_ms``) are not waited
-        for. Pulls under way in them end with ClientStateError. Not to be called from a callback.
+        for. Pulls under way in them end with ClientStateError. ClientStateError in a callback, for
+        which it would wait.
         """
         timeout_ms = None if timeout is None else int(timeout * 1000)
+        self._service.refuse_shutdown_here()
         try:
             self._shut_down(timeout_ms)
         finally:

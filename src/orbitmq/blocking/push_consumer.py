@@ -36,10 +36,11 @@ class PushConsumer(Face):
 
     A listener is ``function(messages)`` or ``function(messages, context)``. Plain functions run
     in ``consume_threads`` threads, coroutine functions as that many tasks of an event loop of
-    the consumer's own. It gets up to ``consume_batch_size`` messages of one queue. None, True or
-    ConsumeStatus.SUCCESS mean that they are consumed; RECONSUME_LATER, False or an exception,
-    which is logged, that they failed: they come again later, and go to the group's dead-letter
-    queue after ``max_reconsume_times``. With ``context`` a listener says more:
+    the consumer's own, where awaitables that plain functions return are awaited too. It gets up to
+    ``consume_batch_size`` messages of one queue. None, True or ConsumeStatus.SUCCESS mean that
+    they are consumed; RECONSUME_LATER, False or an exception of any kind, which is logged, that
+    they failed: they come again later, and go to the group's dead-letter queue after
+    ``max_reconsume_times``. With ``context`` a listener says more:
     :class:`ConsumeConcurrentlyContext`.
 
     With ``orderly=True`` one listener at a time works on a queue, in the order of its messages,
@@ -182,10 +183,11 @@ class PushConsumer(Face):
         """Wait for running listeners, save offsets, unlock queues, and leave the group.
 
         The rest of the group takes over at once. Listeners that run for longer than ``timeout``
-        seconds (``shutdown_timeout_ms``) are not waited for; their messages come again. Not to be
-        called from a listener.
+        seconds (``shutdown_timeout_ms``) are not waited for; their messages come again.
+        ClientStateError in one of its own listeners, for which it would wait.
         """
         timeout_ms = None if timeout is None else int(timeout * 1000)
+        self._service.refuse_shutdown_here()
         try:
             self._shut_down(timeout_ms)
         finally:

@@ -47,6 +47,9 @@ class ClientCore(ABC):
         thread.clients.add(self)
         self.started()
 
+    def refuse_shutdown_here(self) -> None:  # noqa: B027 - for those who wait for the user's code
+        """Raise ClientStateError in code of the user's that a shutdown waits for."""
+
     async def shutdown(self) -> None:
         """End; nothing to a client that does not run, or was made by the parent of this process.
 

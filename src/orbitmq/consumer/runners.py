@@ -260,8 +260,11 @@ class ThreadRunner:
                 self._size,
                 error,
             )
-        thread = loop_thread()
-        thread.post(thread.loop.call_later, _RETRY_SECONDS, self._try_again)
+        try:
+            thread = loop_thread()
+            thread.post(thread.loop.call_later, _RETRY_SECONDS, self._try_again)
+        except ClientStateError as at_exit:  # where no thread starts any more
+            log.debug("%s is not given another thread: %s", self._name, at_exit)
         if wake is not None:
             wake()
 

@@ -407,11 +407,12 @@ def test_hooks_that_want_to_end_the_program_harm_nothing(
 def test_listeners_that_go_on_after_the_shutdown_change_nothing(
     broker: EmbeddedBroker, producer: Producer, kind: str, orderly: bool
 ) -> None:
-    begun, release = threading.Event(), threading.Event()
+    begun, release, over = threading.Event(), threading.Event(), threading.Event()
 
     def plain(_: Sequence[MessageView]) -> None:
         begun.set()
         release.wait(20)
+        over.set()
 
     async def coroutine(_: Sequence[MessageView]) -> None:
         begun.set()
@@ -435,6 +436,7 @@ def test_listeners_that_go_on_after_the_shutdown_change_nothing(
     consumer.start()
     assert begun.wait(10)
     consumer.shutdown(timeout=0.05)
+    assert not over.is_set()
     assert consumer.wait(0)
     assert committed(broker)[1] == 0
     inbox = Inbox()

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from orbitmq.allocate import AllocateStrategy
@@ -258,16 +258,13 @@ class PullScheduleCore(PullCore):
         else:
             self.runner = ThreadRunner(size, f"orbitmq-pull-{self.group}")
 
-    def shutdown(self, timeout_ms: int | None = None) -> Coroutine[Any, Any, None]:
-        """As every consumer, once the calls under way have ended, or after ``timeout_ms``.
-
-        Raises ClientStateError at once, where it is asked for, in a callback.
-        """
-        if self.lifecycle.running:
+    def refuse_shutdown_here(self) -> None:
+        """Raise ClientStateError in one of its callbacks, which a shutdown waits for."""
+        if hasattr(self, "runner"):  # it was started
             refuse_shutdown_in([self.runner], f"consumer {self.group!r}", "callback")
-        return self._shut_down(timeout_ms)
 
-    async def _shut_down(self, timeout_ms: int | None) -> None:
+    async def shutdown(self, timeout_ms: int | None = None) -> None:
+        """As every consumer, once the calls under way have ended, or after ``timeout_ms``."""
         if timeout_ms is not None:
             self.patience_ms = timeout_ms
         await super().shutdown()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.background import Background
-from orbitmq.client.lifecycle import ServiceState
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.consumer.config import PushConfig, PushSettings, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
@@ -156,11 +155,14 @@ class PushCore(ConsumerCore):
         if self.message_model is MessageModel.CLUSTERING:
             version = self.new_version()
             self.put_subscription(build_subscription(self._retry_topic, sub_version=version))
+        await super().start()
+
+    async def bring_up(self) -> None:
+        """As every consumer; and where listeners run."""
         try:
-            await super().start()
+            await super().bring_up()
         except BaseException:
-            if self.lifecycle.state is ServiceState.CREATE_JUST:
-                await self.listeners.stop()
+            await self.listeners.stop()
             raise
 
     def started(self) -> None:
@@ -168,15 +170,12 @@ class PushCore(ConsumerCore):
         super().started()
         self._keeper = Background(self._service.keep(), f"the upkeep of consumer {self.group}")
 
-    def shutdown(self, timeout_ms: int | None = None) -> Coroutine[Any, Any, None]:
-        """Wait for running listeners, at most ``timeout_ms``, then leave as every consumer.
-
-        Raises ClientStateError at once, where it is asked for, in one of these listeners.
-        """
+    def refuse_shutdown_here(self) -> None:
+        """Raise ClientStateError in one of its listeners, which a shutdown waits for."""
         self.listeners.refuse_shutdown_here()
-        return self._shut_down(timeout_ms)
 
-    async def _shut_down(self, timeout_ms: int | None) -> None:
+    async def shutdown(self, timeout_ms: int | None = None) -> None:
+        """Wait for running listeners, at most ``timeout_ms``, then leave as every consumer."""
         if timeout_ms is not None:
             self._drain_ms = timeout_ms
         await super().shutdown()
