@@ -128,6 +128,7 @@ def main(name_server: str, topic: str, group: str, mode: str, client_id: str) ->
             lite_pull.subscribe(topic)
             while not stopped.is_set():
                 _print(lite_pull.poll(0.05))
+            lite_pull.commit()
     else:
         push = PushConsumer(
             group,

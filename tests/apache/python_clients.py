@@ -129,6 +129,8 @@ class PythonLitePullConsumer(PythonConsumer):
     def stop(self) -> None:
         self._stopped.set()
         self._poller.join()
+        if self.consumer.is_running:
+            self.consumer.commit()
         self.consumer.shutdown()
 
     def _poll(self) -> None:
