@@ -29,7 +29,7 @@ class Message:
     by a space as in Java; ``sharding_key`` is kept as a property and, when no selector is given,
     chooses the queue; ``delay_level`` 1 to 18 delays delivery by the broker's levels, 0 does not;
     ``flag`` is an integer of the user's own. ``properties`` are further string pairs; an empty
-    value is not transmitted (RocketMQ drops it).
+    value is not transmitted (RocketMQ drops it). Two messages are equal when all of that is.
     """
 
     __slots__ = (
@@ -63,6 +63,13 @@ class Message:
         self.properties = properties
         self.delay_level = delay_level
         self.flag = flag
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in Message.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
 
     def __repr__(self) -> str:
         return (

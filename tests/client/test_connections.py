@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 
@@ -39,8 +40,8 @@ def test_a_broker_that_hangs_is_named_and_connected_to_anew(
         broker.default = silence
         with pytest.raises(RequestTimeoutError) as raised:
             await instance.request(broker.address, RequestCode.GET_MAX_OFFSET)
-        text = f"{broker.address} did not answer GET_MAX_OFFSET (30) within 30 ms"
-        assert str(raised.value) == text
+        text = rf"{broker.address} did not answer GET_MAX_OFFSET \(30\) within \d+ ms"
+        assert re.fullmatch(text, str(raised.value))  # what connecting took is gone of the 30
         assert instance.pool.idle(broker.address) is None
         broker.default = broker.answer
         await instance.request(broker.address, RequestCode.GET_MAX_OFFSET, timeout_ms=10_000)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from orbitmq.client.loop import Mailbox, Waiter, loop_thread
+from orbitmq.client.loop import loop_thread
+from orbitmq.client.mailbox import Mailbox, Waiter
 from orbitmq.errors import ClientStateError
 from orbitmq.testing.wait import wait_until
 from tests.program import run_python
@@ -69,7 +70,7 @@ def test_what_is_posted_while_the_loop_works_off_the_mailbox_is_not_forgotten() 
     assert seen == ["first"]
     loop.turn()
     assert seen == ["first", "second"]
-    assert loop.wake_ups == 1
+    assert loop.wake_ups == 2
 
 
 def test_a_call_that_fails_is_logged_and_the_next_still_run(
@@ -253,6 +254,43 @@ def test_a_process_ends_although_a_client_was_not_shut_down() -> None:
         """
     )
     assert (done.stdout, done.stderr, done.returncode) == ("started\n", "", 0)
+
+
+def test_what_is_registered_runs_at_the_end_of_the_process_for_as_long_as_it_may() -> None:
+    done = run_python(
+        """
+        import asyncio
+        from orbitmq.client.loop import loop_thread
+
+        thread = loop_thread()
+
+        async def slow():
+            await asyncio.sleep(0.05)
+            await thread.run_async(asyncio.sleep(0))  # calls still work
+            thread.call_back(print, "drained")
+            await thread.callbacks_done(10)
+
+        async def for_ever():
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                print("cancelled")
+                raise
+
+        async def fail():
+            raise ValueError("on purpose")
+
+        async def taken_back():
+            print("never")
+
+        thread.at_exit(fail, 10)
+        thread.at_exit(slow, 10)
+        thread.at_exit(for_ever, 0.2)
+        thread.at_exit(taken_back, 10)()
+        print("end")
+        """
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("end\ndrained\ncancelled\n", "", 0)
 
 
 def test_a_forked_child_gets_a_thread_of_its_own() -> None:

@@ -147,7 +147,7 @@ def test_a_running_consumer_logs_what_is_refused(
     broker: EmbeddedBroker, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
     offer(producer, 5)
-    caplog.set_level(logging.WARNING, "orbitmq.client")
+    caplog.set_level(logging.WARNING, "orbitmq.consumer")
     with PushConsumer("readers", Inbox(), name_server=broker.name_server) as consumer:
         consumer.subscribe("offers", BROKEN)
         wait_until(
@@ -171,7 +171,7 @@ def test_only_what_is_no_filter_by_tag_is_asked_about(make: Make) -> None:
 def test_a_broker_that_does_not_answer_does_not_end_the_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "orbitmq.client")
+    caplog.set_level(logging.WARNING, "orbitmq.consumer")
     with StubCluster(brokers=1, offers=4) as cluster:
         cluster.brokers[0].default = hang_up
         with push(cluster.address, CHEAP):

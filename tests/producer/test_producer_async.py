@@ -178,7 +178,7 @@ def test_shutdown_waits_for_what_is_on_its_way() -> None:
         wait_until(lambda: len(gate.held) == 3)
         stopping = threading.Thread(target=producer.shutdown)
         stopping.start()
-        wait_until(lambda: not producer._core._lifecycle.running)
+        wait_until(lambda: not producer._core.lifecycle.running)
         with pytest.raises(ClientStateError, match="SHUTDOWN_ALREADY"):
             producer.send_async(Message("t", b"x"))
         assert not outcomes
@@ -456,7 +456,7 @@ def test_the_keyword_arguments_are_the_settings(config: type[ClientConfig], sett
 
 
 def test_logging_says_who_started_and_stopped(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "orbitmq.client")
+    caplog.set_level(logging.INFO, "orbitmq.producer")
     with StubCluster(t=1) as cluster, producing(cluster, instance_name="me", client_ip="10.0.0.1"):
         pass
     assert "producer writers started as client 10.0.0.1@me" in caplog.text

@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from orbitmq.client.face import ClientFace
 from orbitmq.client.loop import loop_thread
 
 
-class _Service(Protocol):
-    """What a face needs to be started and shut down, on the private loop."""
-
-    def start(self) -> Coroutine[Any, Any, None]:
-        """Begin."""
-        ...
-
-    def shutdown(self) -> Coroutine[Any, Any, None]:
-        """End."""
-        ...
-
-    def update_name_server_address(
-        self, addresses: str | Sequence[str]
-    ) -> Coroutine[Any, Any, None]:
-        """Ask other name servers."""
-        ...
-
-
-class AsyncFace:
+class AsyncFace(ClientFace):
     """Start, shutdown and ``async with``, the same for all clients."""
 
-    def __init__(self, service: _Service) -> None:
-        self._service = service
-
     async def start(self) -> None:
-        """Start. Raises ClientStateError when it was started before, or its group is in use."""
-        await loop_thread().run_async(self._service.start())
+        """Start. Raises ClientStateError when it was started before, or its group is in use.
+
+        Cancelled, it is shut down again in the background.
+        """
+        core = self._service
+        await loop_thread().run_async(core.start(), undo=core.shutdown)
 
     async def shutdown(self) -> None:
-        """Finish what is under way, and leave the brokers. Does nothing the second time."""
-        await loop_thread().run_async(self._service.shutdown())
+        """Finish what is under way, and leave the brokers. Does nothing the second time.
+
+        Where another call is at it, this one waits for the same end. A cancel ends the wait, not
+        the shutdown. Does nothing either in a process forked after the start.
+        """
+        await self._shut_down()
+
+    async def _shut_down(self, *args: Any, **how: Any) -> None:
+        core: Any = self._service
+        if not core.lifecycle.gone:
+            await loop_thread().run_async(core.shutdown(*args, **how))
 
     async def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
         """Ask these name servers from now on: ``host:port``, several as a list or joined by ``;``.
@@ -47,7 +40,7 @@ class AsyncFace:
         Also for the other clients with the same client id. Raises ClientStateError unless running,
         ConfigError for what is no address. (MQClientAPIImpl.updateNameServerAddressList)
         """
-        await loop_thread().run_async(self._service.update_name_server_address(addresses))
+        await loop_thread().run_async(self._core.update_name_server_address(addresses))
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -42,6 +42,8 @@ class AsyncLitePullConsumer(AsyncFace):
     the loop's other tasks a turn every few milliseconds.
     """
 
+    _core: LitePullCore
+
     def __init__(
         self,
         group: str,
@@ -64,7 +66,7 @@ class AsyncLitePullConsumer(AsyncFace):
     @property
     def is_running(self) -> bool:
         """Whether it was started and not shut down."""
-        return self._core.lifecycle.running
+        return self._service.lifecycle.running
 
     def subscribe(
         self,

@@ -27,6 +27,8 @@ class AsyncProducer(AsyncFace):
     OrbitMQ's own, so a blocked loop of the user's costs no heartbeat.
     """
 
+    _core: ProducerCore
+
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
         self._core = ProducerCore(group, settings)
         super().__init__(self._core)

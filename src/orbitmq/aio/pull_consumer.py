@@ -54,7 +54,7 @@ class AsyncPullConsumer(AsyncFace):
     def over(cls, core: PullCore) -> Self:
         """Another face of ``core``; for the schedule service."""
         face = cls.__new__(cls)
-        face._core = core
+        face._owner = False
         AsyncFace.__init__(face, core)
         return face
 

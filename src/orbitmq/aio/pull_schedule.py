@@ -9,7 +9,6 @@ from typing import Unpack
 from orbitmq.aio.face import AsyncFace
 from orbitmq.aio.pull_consumer import AsyncPullConsumer
 from orbitmq.allocate import AllocateStrategy
-from orbitmq.client.loop import loop_thread
 from orbitmq.consumer.config import PullScheduleSettings
 from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.offsets import OffsetStore
@@ -77,4 +76,4 @@ class AsyncPullConsumerScheduleService(AsyncFace):
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait for the calls under way, at most ``timeout`` seconds, and leave the group."""
         timeout_ms = None if timeout is None else int(timeout * 1000)
-        await loop_thread().run_async(self._core.shutdown(timeout_ms))
+        await self._shut_down(timeout_ms)

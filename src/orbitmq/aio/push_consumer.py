@@ -36,6 +36,8 @@ class AsyncPushConsumer(AsyncFace):
     Coroutine listeners run on the loop the consumer was started on, plain functions in threads.
     """
 
+    _core: PushCore
+
     def __init__(
         self,
         group: str,
@@ -64,7 +66,7 @@ class AsyncPushConsumer(AsyncFace):
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait for running listeners, at most ``timeout`` seconds; see PushConsumer.shutdown."""
         timeout_ms = None if timeout is None else int(timeout * 1000)
-        await loop_thread().run_async(self._core.shutdown(timeout_ms))
+        await self._shut_down(timeout_ms)
 
     def subscribe(
         self, topic: str, expression: Expression = "*", listener: ListenerFunction | None = None

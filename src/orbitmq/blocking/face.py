@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from orbitmq.client.face import ClientFace
 from orbitmq.client.loop import loop_thread
 
 
-class Service(Protocol):
-    """What a face needs to be started and shut down."""
-
-    def start(self) -> Coroutine[Any, Any, None]:
-        """Begin."""
-        ...
-
-    def shutdown(self) -> Coroutine[Any, Any, None]:
-        """End."""
-        ...
-
-    def update_name_server_address(
-        self, addresses: str | Sequence[str]
-    ) -> Coroutine[Any, Any, None]:
-        """Ask other name servers."""
-        ...
-
-
-class Face:
+class Face(ClientFace):
     """Start, shutdown and ``with``, the same for all clients."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
     def start(self) -> None:
-        """Start. Raises ClientStateError when it was started before, or its group is in use."""
-        loop_thread().run(self._service.start())
+        """Start. Raises ClientStateError when it was started before, or its group is in use.
+
+        Interrupted by Ctrl-C or a time limit, it is shut down again in the background.
+        """
+        core = self._service
+        loop_thread().run(core.start(), undo=core.shutdown)
 
     def shutdown(self) -> None:
-        """Finish what is under way, and leave the brokers. Does nothing the second time."""
-        loop_thread().run(self._service.shutdown())
+        """Finish what is under way, and leave the brokers. Does nothing the second time.
+
+        Where another call is at it, this one waits for the same end. Ctrl-C ends the wait, not the
+        shutdown. Does nothing either in a process forked after the start.
+        """
+        self._shut_down()
+
+    def _shut_down(self, *args: Any, **how: Any) -> None:
+        core: Any = self._service
+        if not core.lifecycle.gone:
+            loop_thread().run(core.shutdown(*args, **how))
 
     def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
         """Ask these name servers from now on: ``host:port``, several as a list or joined by ``;``.
@@ -47,7 +40,7 @@ class Face:
         Also for the other clients with the same client id. Raises ClientStateError unless running,
         ConfigError for what is no address. (MQClientAPIImpl.updateNameServerAddressList)
         """
-        loop_thread().run(self._service.update_name_server_address(addresses))
+        loop_thread().run(self._core.update_name_server_address(addresses))
 
     def __enter__(self) -> Self:
         self.start()

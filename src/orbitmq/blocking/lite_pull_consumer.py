@@ -46,6 +46,8 @@ class LitePullConsumer(Face):
     fields of :class:`orbitmq.consumer.config.LitePullConfig`, checked here (ConfigError).
     """
 
+    _core: LitePullCore
+
     def __init__(
         self,
         group: str,
@@ -67,7 +69,7 @@ class LitePullConsumer(Face):
     @property
     def is_running(self) -> bool:
         """Whether it was started and not shut down."""
-        return self._core.lifecycle.running
+        return self._service.lifecycle.running
 
     def subscribe(
         self,

@@ -38,6 +38,8 @@ class Producer(Face):
     after its timeout.
     """
 
+    _core: ProducerCore
+
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
         self._core = ProducerCore(group, settings)
         self._sends = BlockingSends(self._core)
@@ -48,8 +50,7 @@ class Producer(Face):
 
         Takes no longer than the timeouts of what is on its way. Does nothing the second time.
         """
-        thread = loop_thread()
-        thread.run(self._core.shutdown(wait_for_callbacks=not thread.on_callback_thread))
+        self._shut_down(wait_for_callbacks=not loop_thread().on_callback_thread)
 
     def send(
         self,

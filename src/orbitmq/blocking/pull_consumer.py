@@ -72,7 +72,7 @@ class PullConsumer(Face):
     def over(cls, core: PullCore) -> Self:
         """Another face of ``core``; for the schedule service."""
         face = cls.__new__(cls)
-        face._core = core
+        face._owner = False
         Face.__init__(face, core)
         return face
 

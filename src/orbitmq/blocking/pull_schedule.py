@@ -9,7 +9,6 @@ from typing import Unpack
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
 from orbitmq.blocking.pull_consumer import PullConsumer
-from orbitmq.client.loop import loop_thread
 from orbitmq.consumer.config import PullScheduleSettings
 from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.offsets import OffsetStore
@@ -83,6 +82,7 @@ class PullConsumerScheduleService(Face):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the service is shut down; Ctrl-C interrupts. False after ``timeout`` s."""
+        self._core.lifecycle.check_here()
         return self._ended.wait(timeout)
 
     def shutdown(self, timeout: float | None = None) -> None:
@@ -93,6 +93,6 @@ class PullConsumerScheduleService(Face):
         """
         timeout_ms = None if timeout is None else int(timeout * 1000)
         try:
-            loop_thread().run(self._core.shutdown(timeout_ms))
+            self._shut_down(timeout_ms)
         finally:
             self._ended.set()

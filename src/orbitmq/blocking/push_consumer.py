@@ -175,6 +175,7 @@ class PushConsumer(Face):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the consumer is shut down; Ctrl-C interrupts. False after ``timeout`` s."""
+        self._core.lifecycle.check_here()
         return self._ended.wait(timeout)
 
     def shutdown(self, timeout: float | None = None) -> None:
@@ -186,6 +187,6 @@ class PushConsumer(Face):
         """
         timeout_ms = None if timeout is None else int(timeout * 1000)
         try:
-            loop_thread().run(self._core.shutdown(timeout_ms))
+            self._shut_down(timeout_ms)
         finally:
             self._ended.set()

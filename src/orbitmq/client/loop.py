@@ -14,93 +14,60 @@ import concurrent.futures
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
+from orbitmq.client.background import Background
+from orbitmq.client.mailbox import Mailbox, Waiter
 from orbitmq.errors import ClientStateError
 
 log = logging.getLogger("orbitmq.client")
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
-_STOP_SECONDS = 5.0
-_TURNS_TO_CLOSE = 5
+Undo: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Takes back what a coroutine did that nobody waits for any more."""
+
+Drain: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Waits for what is on its way, at the end of the process."""
+
+_FORKED: Final = (
+    "this client was made before the process was forked, and its thread stayed with the parent; "
+    "make a new client in the child"
+)
+_ENDED: Final = (
+    "the process ends, and OrbitMQ has ended with it; shut clients down before, or use them in a "
+    "with statement"
+)
+_STOP_SECONDS: Final = 5.0
+_TURNS_TO_CLOSE: Final = 5
 """Turns of the loop that a transport takes at most from its close to its end."""
 
 
-class Mailbox:
-    """Calls handed to ``loop`` from other threads, in order, coalesced into few wake-ups.
+class Client(Protocol):
+    """What the private loop asks of a client that runs."""
 
-    ``post`` may be called from any thread. While the loop works off what is there, further posts
-    only append.
-    """
+    def loop_ends(self, error: ClientStateError) -> None:
+        """Give ``error`` to whoever waits for an outcome; on the loop, for the last time."""
+        ...
 
-    __slots__ = ("_calls", "_loop", "_woken")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        self._woken = False
-
-    def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Have the loop call ``function(*args)``. Raises RuntimeError when the loop is closed."""
-        self._calls.append((function, args))
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._drain)
-
-    def _drain(self) -> None:
-        calls = self._calls
-        for _ in range(len(calls)):
-            function, args = calls.popleft()
-            try:
-                function(*args)
-            except Exception:
-                log.exception("%r, handed to another thread, failed", function)
-        self._woken = False
-        # Posted since, by someone who still saw the mark above set.
-        if calls and not self._woken:
-            self._woken = True
-            self._loop.call_soon(self._drain)
+    def left_running(self) -> None:
+        """Tell that it was not shut down; the loop has ended with the process."""
+        ...
 
 
-class Waiter(Generic[T]):
-    """What one thread waits on until another gives a result or an error; used once.
+class Sink(Protocol[T_contra]):
+    """Where the outcome of a call goes."""
 
-    ``wait`` ends with KeyboardInterrupt on Ctrl-C.
-    """
-
-    __slots__ = ("_error", "_lock", "_result")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self._error: BaseException | None = None
-        self._result: T
-
-    def set_result(self, result: T) -> None:
-        """End the wait."""
-        self._result = result
-        self._lock.release()
+    def set_result(self, result: T_contra) -> None:
+        """It is this."""
+        ...
 
     def set_exception(self, error: BaseException) -> None:
-        """End the wait with an error."""
-        self._error = error
-        self._lock.release()
-
-    def wait(self, timeout_seconds: float | None = None) -> T:
-        """The result, or the error raised. Raises TimeoutError when neither came in time."""
-        if not self._lock.acquire(timeout=-1 if timeout_seconds is None else timeout_seconds):
-            raise TimeoutError(f"no result within {timeout_seconds} s")
-        if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                self._error = None  # else the traceback's frame would keep itself alive
-        return self._result
+        """There is none."""
+        ...
 
 
 class LoopThread:
@@ -108,32 +75,46 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = new_event_loop()
-        self.forked = False
+        self.gone: str | None = None
+        """Why nothing works any more; None while it does."""
+        self.clients: set[Client] = set()
+        """Those that were started and not shut down."""
         self._mailbox = Mailbox(self.loop)
-        self._homes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        self._homes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
         self._callbacks: SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]] | None] = (
             SimpleQueue()
         )
         self._callback_thread: threading.Thread | None = None
+        self._drains: dict[object, tuple[Drain, float]] = {}
         self._thread = threading.Thread(target=self._run, name="orbitmq-client", daemon=True)
         self._thread.start()
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have the private loop call ``function(*args)``; the calls of a thread keep their order.
 
-        Raises ClientStateError in a process forked after the thread was started.
+        Raises ClientStateError in a process forked after the thread was started, and when the
+        process ends.
         """
-        if self.forked:
-            raise ClientStateError(
-                "this client was made before the process was forked, and its thread stayed with "
-                "the parent; make a new client in the child"
-            )
-        self._mailbox.post(function, *args)
+        if self.gone is not None:
+            raise ClientStateError(self.gone)
+        try:
+            self._mailbox.post(function, *args)
+        except RuntimeError:
+            if self.gone is None:
+                raise
+            raise ClientStateError(self.gone) from None  # the loop was closed just now
 
-    def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+    def run(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        timeout_seconds: float | None = None,
+        *,
+        undo: Undo | None = None,
+    ) -> T:
         """Run ``coroutine`` on the private loop and wait for its result.
 
-        Ctrl-C, and the end of ``timeout_seconds`` (TimeoutError), cancel it.
+        Ctrl-C, and the end of ``timeout_seconds`` (TimeoutError), cancel it; or, with ``undo``,
+        have that run as soon as the coroutine has ended well.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
@@ -142,26 +123,29 @@ class LoopThread:
                 "use the asynchronous client there"
             )
         waiter: Waiter[T] = Waiter()
-        call = _Call(self, coroutine, waiter.set_result, waiter.set_exception)
+        call = _Call(self, coroutine, waiter, undo)
         try:
+            call.begin()
             return waiter.wait(timeout_seconds)
         except BaseException:
-            call.cancel()
+            call.abandon()
             raise
 
-    async def run_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def run_async(self, coroutine: Coroutine[Any, Any, T], *, undo: Undo | None = None) -> T:
         """Run ``coroutine`` on the private loop, awaited on the caller's own loop.
 
-        A cancelled caller cancels it; a result that came too late for that is lost.
+        A cancelled caller cancels it, or has it undone as in :meth:`run`; else a result that came
+        too late for that is lost.
         """
         if asyncio.get_running_loop() is self.loop:
             return await coroutine
         answer: Answer[T] = self.answer_to_running_loop()
-        call = _Call(self, coroutine, answer.set_result, answer.set_exception)
+        call = _Call(self, coroutine, answer, undo)
         try:
+            call.begin()
             return await answer.future
-        except asyncio.CancelledError:
-            call.cancel()
+        except BaseException:
+            call.abandon()
             raise
 
     def answer_to_running_loop(self) -> Answer[Any]:
@@ -169,6 +153,9 @@ class LoopThread:
         home = asyncio.get_running_loop()
         mailbox = self._homes.get(home)
         if mailbox is None:
+            for other in list(self._homes):
+                if other.is_closed():
+                    self._homes.pop(other, None)
             mailbox = self._homes[home] = Mailbox(home)
         return Answer(home.create_future(), mailbox)
 
@@ -177,10 +164,9 @@ class LoopThread:
 
         Callbacks run one after the other, in the order asked for.
         """
-        if self._callback_thread is None:
-            with _guard:
-                self._start_callback_thread()
         self._callbacks.put((function, args))
+        if self._callback_thread is None and self.gone is None:
+            self.post(self._start_callback_thread)  # there, where no signal interrupts it
 
     async def callbacks_done(self, timeout_seconds: float) -> None:
         """Wait, on the private loop, until the callbacks asked for so far have returned.
@@ -200,20 +186,49 @@ class LoopThread:
         """Whether the caller is a callback."""
         return threading.current_thread() is self._callback_thread
 
+    def at_exit(self, drain: Drain, timeout_seconds: float) -> Callable[[], None]:
+        """Have ``drain()`` run on the private loop when the process ends without a shutdown.
+
+        All drains run at once, while calls and callbacks still work; one is cancelled after its
+        ``timeout_seconds``. What is returned takes it back. Any thread may call both.
+        """
+        key = object()
+        self._drains[key] = (drain, timeout_seconds)
+
+        def take_back() -> None:
+            self._drains.pop(key, None)
+
+        return take_back
+
     def stop(self) -> None:
-        """End both threads; what still runs on the loop is cancelled. Nothing works afterwards."""
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join(_STOP_SECONDS)
-        self._callbacks.put(None)
+        """End both threads, once the drains have run; what else runs on the loop is cancelled.
+
+        Nothing works afterwards.
+        """
+        try:
+            if self._drains and self._thread.is_alive():
+                self.run(self._run_drains())
+        finally:
+            self.gone = _ENDED
+            if self._thread.is_alive():
+                self.loop.call_soon_threadsafe(self.loop.stop)
+                self._thread.join(_STOP_SECONDS)
+            self._callbacks.put(None)
+
+    async def _run_drains(self) -> None:
+        drains = list(self._drains.values())
+        await asyncio.gather(*(_run_drain(drain, seconds) for drain, seconds in drains))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
         finally:
+            for client in list(self.clients):
+                client.loop_ends(ClientStateError(self.gone))
             self.loop.run_until_complete(_end_tasks(self.loop))
             self.loop.close()
+            self._mailbox.work_off_when_closed()
 
     def _start_callback_thread(self) -> None:
         if self._callback_thread is None:
@@ -256,47 +271,69 @@ class Answer(Generic[T]):
 
 
 class _Call(Generic[T]):
-    """A coroutine run as a task of the private loop, its outcome handed to whoever asked."""
+    """A coroutine run as a task of the private loop, its outcome handed to whoever asked.
 
-    __slots__ = ("_cancelled", "_coroutine", "_on_error", "_on_result", "_task", "_thread")
+    Whoever asked may be interrupted at any moment: then it says that it has gone, without knowing
+    how far things got. The mailbox keeps the order, so the loop knows.
+    """
+
+    __slots__ = ("_coroutine", "_sink", "_task", "_thread", "_undo")
 
     def __init__(
         self,
         thread: LoopThread,
         coroutine: Coroutine[Any, Any, T],
-        on_result: Callable[[T], None],
-        on_error: Callable[[BaseException], None],
+        sink: Sink[T],
+        undo: Undo | None,
     ) -> None:
         self._thread = thread
         self._coroutine = coroutine
-        self._on_result = on_result
-        self._on_error = on_error
+        self._sink = sink
+        self._undo = undo
         self._task: asyncio.Task[T] | None = None
-        try:
-            thread.post(self._start)
-        except BaseException:
-            coroutine.close()
-            raise
 
-    def cancel(self) -> None:
-        """Cancel the task, from any thread."""
-        self._thread.post(self._cancel)
+    def begin(self) -> None:
+        """Have it run."""
+        self._thread.post(self._start)
+
+    def abandon(self) -> None:
+        """Nobody wants the outcome any more; from any thread."""
+        try:
+            self._thread.post(self._abandon)
+        except ClientStateError:
+            if self._task is None:
+                self._coroutine.close()
 
     def _start(self) -> None:
+        if self._thread.gone is not None:
+            self._coroutine.close()
+            self._sink.set_exception(ClientStateError(self._thread.gone))
+            return
         self._task = self._thread.loop.create_task(self._coroutine)
         self._task.add_done_callback(self._done)
 
-    def _cancel(self) -> None:
-        if self._task is not None:
+    def _abandon(self) -> None:
+        if self._task is None:
+            self._coroutine.close()
+        elif self._undo is None:
             self._task.cancel()
+        else:
+            self._task.add_done_callback(self._take_back)
+
+    def _take_back(self, task: asyncio.Task[T]) -> None:
+        if self._undo is not None and not task.cancelled() and task.exception() is None:
+            Background(self._undo(), "the shutdown after an interrupted start")
 
     def _done(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            self._on_error(concurrent.futures.CancelledError())
+            gone = self._thread.gone
+            self._sink.set_exception(
+                concurrent.futures.CancelledError() if gone is None else ClientStateError(gone)
+            )
         elif (error := task.exception()) is not None:
-            self._on_error(error)
+            self._sink.set_exception(error)
         else:
-            self._on_result(task.result())
+            self._sink.set_result(task.result())
 
 
 def _set_result(future: asyncio.Future[Any], result: object) -> None:
@@ -309,12 +346,23 @@ def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
         future.set_exception(error)
 
 
+async def _run_drain(drain: Drain, timeout_seconds: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await drain()
+    except TimeoutError:
+        log.debug("%r was ended after %g s", drain, timeout_seconds)
+    except Exception:
+        log.exception("%r, run at the end of the process, failed", drain)
+
+
 async def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """Cancel what runs on ``loop`` and see it end, transports included."""
-    tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    me = asyncio.current_task()
+    while tasks := [task for task in asyncio.all_tasks(loop) if task is not me]:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     for _ in range(_TURNS_TO_CLOSE):
         await asyncio.sleep(0)
     await loop.shutdown_asyncgens()
@@ -355,7 +403,7 @@ def _after_fork_in_child() -> None:
     global _current, _guard  # noqa: PLW0603 - the parent's thread and lock did not come along
     _guard = threading.Lock()
     if _current is not None:
-        _current.forked = True
+        _current.gone = _FORKED
     _current = None
 
 

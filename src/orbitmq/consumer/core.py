@@ -68,15 +68,15 @@ class ConsumerCore(GroupConsumer[PullTask]):
             self._trace = trace.TraceDispatcher(group, config)
             self.consume_hooks.register(trace.TraceHook(self._trace.append, clock))
 
-    async def start(self) -> None:
+    async def bring_up(self) -> None:
         """As every consumer; and begin to trace."""
-        await super().start()
+        await super().bring_up()
         if self._trace is not None:
             await self._trace.start()
 
-    async def shutdown(self) -> None:
+    async def take_down(self) -> None:
         """As every consumer; the last of the trace is sent."""
-        await super().shutdown()
+        await super().take_down()
         if self._trace is not None:
             await self._trace.shutdown()
 

@@ -19,9 +19,8 @@ from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from orbitmq import codes
 from orbitmq.allocate import AllocateAveragely, AllocateStrategy
+from orbitmq.client.core import ClientCore
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.lifecycle import Lifecycle
-from orbitmq.client.loop import LoopThread, loop_thread
 from orbitmq.client.namespace import Namespace
 from orbitmq.client.routes import subscribe_queues
 from orbitmq.clock import SYSTEM_CLOCK, Clock
@@ -75,7 +74,7 @@ class HeldQueue(Protocol):
 HeldT = TypeVar("HeldT", bound=HeldQueue)
 
 
-class GroupConsumer(OperatedConsumer, Generic[HeldT]):
+class GroupConsumer(ClientCore, OperatedConsumer, Generic[HeldT]):
     """A consumer of a group, without a face. Its coroutines run on the private loop.
 
     ``allocate`` divides the queues of a group (averagely), ``offset_store`` replaces the one the
@@ -94,6 +93,7 @@ class GroupConsumer(OperatedConsumer, Generic[HeldT]):
         queue_listener: QueueListener | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        super().__init__(f"consumer {group!r}")
         self.namespace = Namespace.of(config)
         self.group = self.namespace.wrap(group)
         check_group(self.group)
@@ -101,13 +101,10 @@ class GroupConsumer(OperatedConsumer, Generic[HeldT]):
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
         self.clock = clock
         self.born_ms = clock.now_ms()
-        self.lifecycle = Lifecycle(f"consumer {group!r}")
         self.consume_hooks = ConsumeHooks(group, self.namespace)
         self.filter_hooks = FilterHooks(group, self.namespace, unit_mode=config.unit_mode)
         self.tasks: dict[MessageQueue, HeldT] = {}
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
-        self.thread: LoopThread
-        self.instance: ClientInstance
         self.offsets: OffsetStore
         self._base_config = config
         self._subscribing = threading.Lock()
@@ -123,51 +120,41 @@ class GroupConsumer(OperatedConsumer, Generic[HeldT]):
 
     # Life
 
-    async def start(self) -> None:
-        """Register with the brokers and begin; does not wait for a name server to answer.
+    async def bring_up(self) -> None:
+        """Join a client instance; does not wait for a name server to answer.
 
         But with subscriptions by SQL92 it asks a broker whether it can filter so, and raises the
         BrokerError of one that cannot.
         """
-        self.lifecycle.begin_start()
-        started = False
+        instance = await ClientInstance.obtain(
+            self._base_config, client_id=self._client_id(), clock=self.clock
+        )
         try:
-            self.thread = loop_thread()
-            instance = await ClientInstance.obtain(
-                self._base_config, client_id=self._client_id(), clock=self.clock
-            )
-            try:
-                self.instance = instance
-                await self.set_up()
-                await check_subscriptions(instance, self.group, self.subscriptions())
-                instance.register_consumer(self.group, self)
-            except BaseException:
-                await instance.release()
-                raise
-            started = True
-        finally:
-            self.lifecycle.end_start(succeeded=started)
-        log.info("consumer %s started as client %s", self.group, instance.client_id)
-        instance.spawn(self.make_known())
+            self.instance = instance
+            await self.set_up()
+            await check_subscriptions(instance, self.group, self.subscriptions())
+            instance.register_consumer(self.group, self)
+        except BaseException:
+            await instance.release()
+            raise
 
-    async def shutdown(self) -> None:
-        """Give up all queues, and leave the brokers; nothing to a consumer that is not running.
+    def started(self) -> None:
+        """Register with the brokers, and get queues."""
+        log.info("consumer %s started as client %s", self.group, self.instance.client_id)
+        self.instance.spawn(self.make_known())
+
+    async def take_down(self) -> None:
+        """Give up all queues, and leave the brokers.
 
         The offsets are with the brokers before these tell the group that this consumer left.
         """
-        if not self.lifecycle.begin_shutdown():
-            return
+        self.lifecycle.begin_shutdown()
         self._start_leaving(self.tasks.keys())
         await self._rebalance.settled()  # what it is just taking on must be given back first
         await asyncio.gather(*self._leaving.values())
         await self.instance.unregister_consumer(self.group)
         await self.instance.release()
         log.info("consumer %s shut down", self.group)
-
-    async def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
-        """Ask these name servers from now on."""
-        self.lifecycle.check_running()
-        self.instance.update_name_server_address(addresses)
 
     async def make_known(self) -> None:
         """Find the topics' brokers, tell them of this consumer, and balance at once."""

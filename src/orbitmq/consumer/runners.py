@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol
 
-from orbitmq.client.loop import Mailbox, new_event_loop
+from orbitmq.client.loop import new_event_loop
+from orbitmq.client.mailbox import Mailbox
 
 log = logging.getLogger("orbitmq.consumer.consume")
 

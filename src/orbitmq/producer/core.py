@@ -15,12 +15,13 @@ from functools import partial
 from typing import TypeAlias
 
 from orbitmq.client.config import make_config
+from orbitmq.client.core import ClientCore
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.lifecycle import Lifecycle
-from orbitmq.client.loop import LoopThread, Waiter, loop_thread
+from orbitmq.client.mailbox import Waiter
 from orbitmq.client.namespace import Namespace
 from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.errors import (
+    ClientStateError,
     ConfigError,
     IllegalNameError,
     InvalidMessageError,
@@ -48,7 +49,7 @@ SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], No
 _RESERVED_GROUP = "DEFAULT_PRODUCER"
 
 
-class ProducerCore:
+class ProducerCore(ClientCore):
     """A producer without a face. Its coroutines run on the private loop, its functions do not."""
 
     def __init__(self, group: str, settings: ProducerSettings) -> None:
@@ -58,58 +59,51 @@ class ProducerCore:
         check_group(group)
         if group == _RESERVED_GROUP:
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
+        super().__init__(f"producer {group!r}")
         self.in_flight = InFlight(self.config.max_in_flight, self.config.max_in_flight_bytes)
-        self.thread: LoopThread
         self._group = group
-        self._lifecycle = Lifecycle(f"producer {group!r}")
-        self._instance: ClientInstance
+        self._wait_for_callbacks = True
         self._sender: Sender
 
     # Life
 
-    async def start(self) -> None:
-        """Begin heartbeats and allow sending; does not wait for a name server to answer.
-
-        Raises ClientStateError when it was started before, or its group is in use.
-        """
-        self._lifecycle.begin_start()
-        started = False
+    async def bring_up(self) -> None:
+        """Join a client instance; does not wait for a name server to answer."""
+        instance = await ClientInstance.obtain(self.config)
         try:
-            instance = await ClientInstance.obtain(self.config)
-            try:
-                instance.register_producer(self._group, self)
-            except BaseException:
-                await instance.release()
-                raise
-            self.thread = loop_thread()
-            self._instance = instance
-            self._sender = Sender(
-                self._group, instance, self.config, self.in_flight, self.namespace
-            )
-            started = True
-        finally:
-            self._lifecycle.end_start(succeeded=started)
-        instance.spawn(instance.heartbeat())
-        log.info("producer %s started as client %s", self._group, instance.client_id)
+            instance.register_producer(self._group, self)
+        except BaseException:
+            await instance.release()
+            raise
+        self.instance = instance
+        self._sender = Sender(self._group, instance, self.config, self.in_flight, self.namespace)
+
+    def started(self) -> None:
+        """Begin heartbeats."""
+        self.instance.spawn(self.instance.heartbeat())
+        log.info("producer %s started as client %s", self._group, self.instance.client_id)
 
     async def shutdown(self, *, wait_for_callbacks: bool = True) -> None:
         """Wait for the outcome of what is on its way, then leave the brokers.
 
         Every message has an outcome within its timeout. A producer that does not run stays so.
         """
-        if not self._lifecycle.begin_shutdown():
-            return
+        self._wait_for_callbacks = wait_for_callbacks
+        await super().shutdown()
+
+    async def take_down(self) -> None:
+        """Send nothing more, and wait."""
+        self.lifecycle.begin_shutdown()
         await self._sender.wait_until_none_pending()
-        if wait_for_callbacks:
+        if self._wait_for_callbacks:
             await self.thread.callbacks_done(self.config.send_timeout_ms / 1000)
-        await self._instance.unregister_producer(self._group)
-        await self._instance.release()
+        await self.instance.unregister_producer(self._group)
+        await self.instance.release()
         log.info("producer %s shut down", self._group)
 
-    async def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
-        """Ask these name servers from now on."""
-        self._lifecycle.check_running()
-        self._instance.update_name_server_address(addresses)
+    def loop_ends(self, error: ClientStateError) -> None:
+        """What is still on its way has this error as its outcome."""
+        self._sender.abandon(error)
 
     # What the instance asks
 
@@ -125,16 +119,16 @@ class ProducerCore:
 
     def deadline(self, timeout_ms: int | None) -> Deadline:
         """When a send that begins now must end; the default is ``send_timeout_ms``."""
-        self._lifecycle.check_running()
+        self.lifecycle.check_running()
         if timeout_ms is None:
             timeout_ms = self.config.send_timeout_ms
         elif timeout_ms <= 0:
             raise ConfigError("timeout_ms", timeout_ms, "at least 1 ms")
-        return Deadline(self._instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
+        return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
 
     def time_left(self, deadline: Deadline) -> float:
         """Seconds until ``deadline``, never negative."""
-        return max(0.0, deadline.at - self._instance.clock.monotonic())
+        return max(0.0, deadline.at - self.instance.clock.monotonic())
 
     def prepare(
         self, message: Messages, selector: QueueSelector | None, queue: MessageQueue | None
@@ -172,7 +166,7 @@ class ProducerCore:
         routes = self._sender.routes
         routes.find(topic, deadline.at, on_found)
         done, _ = await asyncio.wait([found], timeout=self.time_left(deadline))
-        servers = self._instance.name_servers.addresses
+        servers = self.instance.name_servers.addresses
         outcome: PublishInfo | OrbitMQError | None = (
             found.result() if done else routes.error_of(topic)
         )

@@ -89,7 +89,10 @@ class Sender:
         self.loop = asyncio.get_running_loop()
         self._group = group
         self._templates: dict[tuple[str, str, bool], SendRequestTemplate] = {}
-        self._pending = 0
+        self.pending: set[Sending] = set()
+        """What is on its way."""
+        self.abandoned: OrbitMQError | None = None
+        """Why nothing is sent any more."""
         self._none_pending: asyncio.Future[None] | None = None
 
     def template(self, topic: str, broker_name: str, batch: bool) -> SendRequestTemplate:
@@ -109,22 +112,24 @@ class Sender:
             )
         return template
 
-    def began(self) -> None:
-        """A message is on its way."""
-        self._pending += 1
-
-    def ended(self) -> None:
-        """It is no longer."""
-        self._pending -= 1
-        if not self._pending and self._none_pending is not None:
+    def ended(self, sending: Sending) -> None:
+        """A message is no longer on its way."""
+        self.pending.discard(sending)
+        if not self.pending and self._none_pending is not None:
             self._none_pending.set_result(None)
             self._none_pending = None
 
     async def wait_until_none_pending(self) -> None:
         """Wait for the outcome of all messages; each has one within its timeout."""
-        if self._pending:
+        if self.pending:
             self._none_pending = self.loop.create_future()
             await self._none_pending
+
+    def abandon(self, error: OrbitMQError) -> None:
+        """Let ``error`` be the outcome of all that is on its way, and of what comes later."""
+        self.abandoned = error
+        for sending in list(self.pending):
+            sending.abandon(error)
 
 
 class Sending:
@@ -181,13 +186,21 @@ class Sending:
     def start(self) -> None:
         """Take the first step, on the private loop."""
         sender = self._sender
-        sender.began()
+        sender.pending.add(self)
+        if sender.abandoned is not None:
+            self.abandon(sender.abandoned)
+            return
         info = sender.routes.get(self._outgoing.topic)
         if info is not None:
             self._attempt(info)
         else:
             self._limit_wait()
             sender.routes.find(self._outgoing.topic, self._deadline.at, self._route_found)
+
+    def abandon(self, error: OrbitMQError) -> None:
+        """Let ``error`` be the outcome."""
+        self._finish()
+        self._sink.set_exception(copy.copy(error))
 
     def _route_found(self, outcome: PublishInfo | OrbitMQError) -> None:
         if self._finished:
@@ -266,10 +279,14 @@ class Sending:
         connection.send(head, outgoing.body)
 
     def _written(self) -> None:
+        if self._finished:
+            return
         self._finish()
         self._sink.set_result(None)
 
     def _answered(self, answer: RemotingCommand | NetworkError) -> None:
+        if self._finished:
+            return
         if isinstance(answer, NetworkError):
             self._attempt_failed(self._explain(answer))
             return
@@ -399,7 +416,7 @@ class Sending:
         sender = self._sender
         if self._room is not None:
             sender.in_flight.leave(self._room)
-        sender.ended()
+        sender.ended(self)
 
 
 _hash = lru_cache(maxsize=8192)(java_hash)

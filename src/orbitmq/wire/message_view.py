@@ -15,11 +15,12 @@ from typing import Any, Final
 import msgspec
 
 from orbitmq.errors import RecordError
-from orbitmq.message import MessageQueue
+from orbitmq.message import Message, MessageQueue
 from orbitmq.wire.compress import COMPRESSED, decompress
 from orbitmq.wire.ids import host_text
 from orbitmq.wire.properties import (
     KEYS,
+    NOT_THE_USERS,
     SHARDING_KEY,
     TAGS,
     TRANSACTION_PREPARED,
@@ -165,6 +166,24 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
             self._properties[name] = value
         else:
             self._overlay = {**self._overlay, name: value} if self._overlay else {name: value}
+
+    def to_message(self, topic: str | None = None) -> Message:
+        """A new message of this content, to be sent on: to ``topic``, or to its own again.
+
+        Body, tags, keys, sharding key, flag and the user's properties are taken over. What belongs
+        to this one alone is not: its id, delay, retries and transaction.
+        """
+        return Message(
+            self.topic if topic is None else topic,
+            self.body,
+            tags=self.tags,
+            keys=self.keys,
+            sharding_key=self.sharding_key,
+            properties={
+                name: value for name, value in self.properties.items() if name not in NOT_THE_USERS
+            },
+            flag=self.flag,
+        )
 
     @property
     def message_queue(self) -> MessageQueue:

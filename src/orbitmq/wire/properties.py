@@ -111,6 +111,12 @@ SYSTEM_PROPERTIES = frozenset(
 )  # fmt: skip
 """Names a user may not choose for a property of their own (MessageConst.STRING_HASH_SET of 5.5)."""
 
+NOT_THE_USERS = SYSTEM_PROPERTIES | {
+    FORWARD_QUEUE_ID, INNER_BASE, INNER_MULTI_DISPATCH, INNER_NUM, REDIRECT, SHARDING_KEY,
+    TIMER_ROLL_TIMES, TRANSACTION_CHECK_TIMES, TRANSACTION_ID, TRANSACTION_PREPARED_QUEUE_OFFSET,
+}  # fmt: skip
+"""All names that mean something for the one message they are on, or have a field of their own."""
+
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     r"""The stored form of ``properties``, in their order; ``b""`` for none.

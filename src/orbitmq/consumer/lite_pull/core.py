@@ -92,21 +92,29 @@ class LitePullCore(ConsumerCore):
 
     # Life
 
-    async def start(self) -> None:
+    def started(self) -> None:
         """As every consumer; what was assigned before is pulled from now on."""
-        await super().start()
+        super().started()
         self._watching = Background(self._watch.run(), f"the topic watch of consumer {self.group}")
         self._apply_assignment()
 
-    async def shutdown(self) -> None:
+    async def take_down(self) -> None:
         """As every consumer; with auto-commit what is settled is committed.
 
-        Java saves what was committed before, by its last auto-commit for example.
+        Java saves what was committed before, by its last auto-commit for example. Whoever waits
+        for messages is told.
         """
         if self._watching is not None:
             await self._watching.stop()
             self._watching = None
-        await super().shutdown()
+        try:
+            await super().take_down()
+        finally:
+            self.assignment.end()
+
+    def loop_ends(self, error: ClientStateError) -> None:
+        """Whoever waits for messages is told."""
+        super().loop_ends(error)
         self.assignment.end()
 
     # Which queues

@@ -126,11 +126,10 @@ class PullCore(GroupConsumer[BalancedQueue]):
 
     # Life
 
-    async def shutdown(self) -> None:
+    async def take_down(self) -> None:
         """As every consumer; pulls that still wait for messages end with ClientStateError."""
-        if self.lifecycle.running:
-            self.end_pulls()
-        await super().shutdown()
+        self.end_pulls()
+        await super().take_down()
 
     def end_pulls(self) -> None:
         """End the pulls under way, and begin no more."""

@@ -241,17 +241,19 @@ class PullScheduleCore(PullCore):
             self.runner = ThreadRunner(size, f"orbitmq-pull-{self.group}")
 
     async def shutdown(self, timeout_ms: int | None = None) -> None:
-        """As every consumer, once the calls under way have ended."""
-        if not self.lifecycle.running:
-            return
+        """As every consumer, once the calls under way have ended, or after ``timeout_ms``."""
         if timeout_ms is not None:
             self.patience_ms = timeout_ms
+        await super().shutdown()
+
+    async def take_down(self) -> None:
+        """As every consumer, without waiting for calls that take too long."""
         self.end_pulls()
         tasks = list(self.tasks.values())
         for task in tasks:
             task.stop()
         await asyncio.gather(*(task.ended() for task in tasks))
-        await super().shutdown()
+        await super().take_down()
         self.runner.stop()
 
     def register(self, topic: str, callback: PullTaskCallback, *, coroutine: bool) -> None:

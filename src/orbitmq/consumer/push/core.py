@@ -156,6 +156,10 @@ class PushCore(ConsumerCore):
             version = self.new_version()
             self.put_subscription(build_subscription(self._retry_topic, sub_version=version))
         await super().start()
+
+    def started(self) -> None:
+        """As every consumer; and begin the upkeep."""
+        super().started()
         self._keeper = Background(self._service.keep(), f"the upkeep of consumer {self.group}")
 
     async def shutdown(self, timeout_ms: int | None = None) -> None:
@@ -163,6 +167,10 @@ class PushCore(ConsumerCore):
         if timeout_ms is not None:
             self._drain_ms = timeout_ms
         await super().shutdown()
+
+    async def take_down(self) -> None:
+        """As every consumer; the listeners' threads end."""
+        await super().take_down()
         if self._keeper is not None:
             await self._keeper.stop()
             self._keeper = None
