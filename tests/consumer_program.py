@@ -154,6 +154,7 @@ def main(name_server: str, topic: str, group: str, mode: str, client_id: str) ->
             _mark("ready", {"clientId": client_id})
             while not stopped.is_set():
                 _print(lite_pull.poll(0.05))
+            lite_pull.commit()
     else:
         push = PushConsumer(
             group,

@@ -71,7 +71,7 @@ class Reader(threading.Thread):
         self._leave = threading.Event()
 
     def run(self) -> None:
-        """Poll, note what came, and commit on leaving."""
+        """Poll and note what came; leave with all of it committed."""
         try:
             with LitePullConsumer(
                 "flight-readers",
@@ -84,11 +84,12 @@ class Reader(threading.Thread):
                 while not self._leave.is_set():
                     numbers = self.arrivals.add(consumer.poll(timeout=0.2))
                     self._progress(self._seen.add(numbers))
+                consumer.commit()  # the last poll's messages too: the work on them is done
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self._progress.fail(error)
 
     def leave(self) -> None:
-        """Close the consumer, which commits what was polled, and wait for it."""
+        """Have the consumer leave the group, and wait for it."""
         self._leave.set()
         self.join()
 

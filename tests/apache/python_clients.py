@@ -145,6 +145,8 @@ class PythonLitePullConsumer(PythonConsumer):
     def stop(self) -> None:
         self._stopped.set()
         self._poller.join()
+        if self.consumer.is_running:
+            self.consumer.commit()
         self.consumer.shutdown()
 
     def check_running(self) -> None:

@@ -138,7 +138,7 @@ def test_a_group_goes_on_where_it_committed(cluster: Cluster) -> None:
         check_received(poll(consumer, len(wanted)), wanted)
 
 
-def test_what_was_polled_is_committed_at_the_end(cluster: Cluster) -> None:
+def test_what_a_later_poll_settled_is_committed_at_the_end(cluster: Cluster) -> None:
     topic = cluster.new_topic("automatic", QUEUES, brokers=2)
 
     def member() -> LitePullConsumer:
@@ -155,6 +155,7 @@ def test_what_was_polled_is_committed_at_the_end(cluster: Cluster) -> None:
         rows = send_messages(cluster.name_server, topic, range(first, first + 40))
         with member() as consumer:
             check_received(poll(consumer, 40), rows)
+            assert not consumer.poll(0)
 
 
 def test_what_was_polled_is_committed_while_it_goes_on(cluster: Cluster) -> None:

@@ -96,6 +96,7 @@ class Instance(ClientInstance):
             [BrokerData("c", "broker-a", {0: MASTER, 1: SLAVE})],
         )
         self.heartbeats = 0
+        self.heartbeat_error: Exception | None = None
         self.fetches = 0
         self.spawned: list[asyncio.Task[Any]] = []
         self.routes.put("orders", self.route)
@@ -116,6 +117,8 @@ class Instance(ClientInstance):
 
     async def heartbeat(self) -> None:
         self.heartbeats += 1
+        if self.heartbeat_error is not None:
+            raise self.heartbeat_error
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self.spawned.append(asyncio.get_running_loop().create_task(coroutine))
@@ -130,7 +133,8 @@ class Consumer:
         self.delay_ms = 0
         self.prefetch = True
         self.commit = 0
-        self.first: int | OrbitMQError = 7
+        self.first: int | Exception = 7
+        self.refuses: Exception | None = None
         self.messages: list[MessageView] = []
         self.nothing: list[int] = []
         self.illegal: list[int] = []
@@ -149,11 +153,13 @@ class Consumer:
         return self.commit
 
     async def first_offset(self, task: PullTask) -> int:
-        if isinstance(self.first, OrbitMQError):
+        if isinstance(self.first, Exception):
             raise self.first
         return self.first
 
     def found(self, task: PullTask, messages: list[MessageView]) -> None:
+        if self.refuses is not None:
+            raise self.refuses
         self.messages += messages
 
     def nothing_found(self, task: PullTask) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from orbitmq import codes
 from orbitmq.client.routes import RouteTable
+from orbitmq.consumer.hooks import FilterMessageContext
 from orbitmq.errors import (
     ConnectError,
     ConnectionLostError,
@@ -17,6 +18,7 @@ from orbitmq.errors import (
 from orbitmq.filters.subscription import build_subscription
 from orbitmq.wire.command import RemotingCommand
 from tests.consumer.pulling import MASTER, RETRY_QUEUE, SETTINGS, Scene, play, records
+from tests.consumer.records import offsets
 
 
 def test_a_first_offset_that_cannot_be_told_is_asked_for_again() -> None:
@@ -29,6 +31,74 @@ def test_a_first_offset_that_cannot_be_told_is_asked_for_again() -> None:
         assert scene.pulled_from() == [4]
 
     play(scenario, offset=-1)
+
+
+def test_a_users_offset_store_that_raises_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.consumer.first = ZeroDivisionError("in the store")
+        await scene.settle()
+        assert "in the store" in caplog.text
+        assert "again in 3000 ms" in caplog.text
+        scene.consumer.first = 4
+        assert scene.fire() == 3.0
+        await scene.settle()
+        assert scene.pulled_from() == [4]
+
+    play(scenario, offset=-1)
+
+
+class Spoiler:
+    """A filter that leaves no list of messages, the first time."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def filter_message(self, context: FilterMessageContext) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            context.message_list = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_what_a_hook_spoilt_is_pulled_again(
+    prefetch: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.consumer.prefetch = prefetch
+        scene.consumer.filter_hooks.register(Spoiler())
+        scene.broker.answer(codes.SUCCESS, 9, records(7, 8))
+        await scene.settle()
+        assert "again in 3000 ms" in caplog.text
+        assert scene.fire() == 3.0
+        assert scene.pulled_from()[-1] == 7
+        scene.broker.answer(codes.SUCCESS, 9, records(7, 8))
+        await scene.settle()
+        assert offsets(scene.consumer.messages) == [7, 8]
+
+    play(scenario)
+
+
+def test_what_the_consumer_could_not_take_is_pulled_again() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.consumer.prefetch = False
+        scene.consumer.refuses = ZeroDivisionError("no room")
+        scene.broker.answer(codes.SUCCESS, 9, records(7, 8))
+        scene.consumer.refuses = None
+        assert scene.fire() == 3.0
+        assert scene.pulled_from() == [7, 7]
+
+    play(scenario)
+
+
+def test_a_greeting_that_fails_oddly_is_tried_again() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.instance.heartbeat_error = ZeroDivisionError("odd")
+        scene.broker.give(RemotingCommand(code=codes.SUBSCRIPTION_NOT_EXIST, remark="who?"))
+        await scene.settle()
+        assert scene.fire() == 3.0
+        assert scene.pulled_from() == [7, 7]
+
+    play(scenario)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import orbitmq
-from orbitmq import EmbeddedBroker, Message, Producer
+from orbitmq import EmbeddedBroker, Message, MessageQueue, Producer
 from orbitmq.aio.lite_pull_consumer import AsyncLitePullConsumer
 from orbitmq.consumer.config import LitePullConfig
 from orbitmq.testing.wait import wait_until
@@ -49,6 +49,24 @@ def test_pulling_on_a_schedule(broker: EmbeddedBroker, capsys: pytest.CaptureFix
     code = snippet(CONSUMERS, "PullConsumerScheduleService").replace("timeout=10", "timeout=1")
     run(code, broker.name_server)
     assert sum(map(int, capsys.readouterr().out.split())) == 1
+
+
+def test_committing_what_a_loop_was_left_at(
+    broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send(broker, "orders")
+    queue = MessageQueue("orders", "broker-a", 0)
+    with Producer("makers", name_server=broker.name_server) as producer:
+        for body in (b"first", b"last", b"next", b"last"):
+            producer.send(Message("orders", body), queue=queue)
+    code = snippet(CONSUMERS, "for message in consumer:").replace("name_server=", FROM_FIRST)
+    printed = []
+    for _ in range(2):
+        run(code, broker.name_server)
+        printed += capsys.readouterr().out.split()
+    assert [line for line in printed if "hello" not in line] == [
+        *("b'first'", "b'last'", "b'next'", "b'last'")
+    ]
 
 
 def test_choosing_by_properties(broker: EmbeddedBroker) -> None:
@@ -162,7 +180,7 @@ def test_the_files_and_pages_they_name_exist() -> None:
 
 
 def test_every_python_snippet_is_run_here() -> None:
-    assert len(snippets(CONSUMERS)) == 5
+    assert len(snippets(CONSUMERS)) == 6
     assert len(snippets(KAFKA)) == 2
     assert len(snippets(JAVA)) == 1
 

@@ -99,9 +99,9 @@ class LitePullConfig(ConsumerConfig, frozen=True, kw_only=True, forbid_unknown_f
     """What a lite pull consumer has besides."""
 
     auto_commit: bool = True
-    """Whether offsets of polled messages are committed without a call."""
+    """Whether what was polled is committed without a call, once a later poll has settled it."""
     auto_commit_interval_ms: Annotated[int, Meta(ge=1000)] = 5_000
-    """How often; it happens within ``poll``, for what earlier polls gave."""
+    """How often; it happens within ``poll``, for what earlier polls gave, and at the end."""
     poll_timeout_ms: CountOrZero = 5_000
     """How long ``poll`` waits when it is not told."""
     pull_batch_size: UpTo1024 = 10

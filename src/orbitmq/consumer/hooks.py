@@ -168,7 +168,7 @@ class FilterHooks:
         context = FilterMessageContext(self._group, queue, messages, self._unit_mode)
         for hook in self._hooks:
             _call(hook.filter_message, context)
-        return context.message_list
+        return list(context.message_list)
 
 
 def _call(function: Callable[[_ContextT], None], context: _ContextT) -> None:

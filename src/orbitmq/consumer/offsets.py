@@ -122,6 +122,8 @@ class OffsetStore(ABC):
             await self.flush(queues, confirmed=confirmed)
         except (OrbitMQError, OSError) as error:
             log.warning("offsets were not saved: %s. They are: %s", error, self._of(queues))
+        except Exception:
+            log.exception("offsets were not saved. They are: %s", self._of(queues))
 
     async def flush(self, queues: Collection[MessageQueue], *, confirmed: bool = True) -> None:
         """Save the offsets of ``queues``, or raise what :meth:`save` raises."""

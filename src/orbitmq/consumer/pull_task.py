@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from orbitmq import codes
 from orbitmq.client.instance import ClientInstance
@@ -46,6 +47,8 @@ from orbitmq.wire.headers import PullMessageResponseHeader
 from orbitmq.wire.message_view import MessageView
 
 log = logging.getLogger("orbitmq.consumer.pull")
+
+T = TypeVar("T")
 
 _BUSY_BROKER_DELAY_MS: Final = 20
 _NEW_SUBSCRIPTION_DELAY_MS: Final = 50
@@ -210,21 +213,30 @@ class PullTask:
         if delay_ms > 0:
             self._later(delay_ms)
         elif self.next_offset < 0:
-            self._puller.instance.spawn(self._find_offset(self._epoch))
+            self._find_out(partial(self._puller.owner.first_offset, self), self._begin_at)
         else:
             self._pull()
 
-    async def _find_offset(self, epoch: int) -> None:
+    def _find_out(self, ask: Callable[[], Awaitable[T]], go_on: Callable[[T], None]) -> None:
+        """Have ``go_on`` take what ``ask`` gives; what that raises is a failure of the pull."""
+        self._puller.instance.spawn(self._found_out(self._epoch, ask, go_on))
+
+    async def _found_out(
+        self, epoch: int, ask: Callable[[], Awaitable[T]], go_on: Callable[[T], None]
+    ) -> None:
         try:
-            offset = await self._puller.owner.first_offset(self)
-        except OrbitMQError as error:
+            outcome = await ask()
+        except Exception as error:  # noqa: BLE001 - a user's OffsetStore may raise anything
             if epoch == self._epoch:
                 self._failed(error)
-            return
-        if epoch == self._epoch:
-            self.next_offset = offset
-            log.info("group %s pulls %s from %d", self._puller.group, self.queue, offset)
-            self._step()
+        else:
+            if epoch == self._epoch:
+                go_on(outcome)
+
+    def _begin_at(self, offset: int) -> None:
+        self.next_offset = offset
+        log.info("group %s pulls %s from %d", self._puller.group, self.queue, offset)
+        self._step()
 
     def _pull(self) -> None:
         puller = self._puller
@@ -239,7 +251,9 @@ class PullTask:
         pool = puller.instance.pool
         address = puller.instance.routes.broker_address(self.queue.broker_name, self._broker_id)
         if address is None:
-            puller.instance.spawn(self._find_broker(self._epoch))
+            # The route, which names no broker to pull from, is fetched anew.
+            find, broker = puller.instance.broker_address, self.queue.broker_name
+            self._find_out(partial(find, broker, topic=self.queue.topic), lambda _: self._pull())
         elif (connection := pool.idle(address)) is not None:
             self._ask(address, connection)
         else:
@@ -259,18 +273,6 @@ class PullTask:
             send_subscription=settings.send_subscription,
             tags_versioned=not settings.lite,
         ).ext_fields()
-
-    async def _find_broker(self, epoch: int) -> None:
-        """The route, which named no broker to pull from, is fetched anew."""
-        instance = self._puller.instance
-        try:
-            await instance.broker_address(self.queue.broker_name, topic=self.queue.topic)
-        except OrbitMQError as error:
-            if epoch == self._epoch:
-                self._failed(error)
-            return
-        if epoch == self._epoch:
-            self._pull()
 
     def _connected(self, epoch: int, address: str, outcome: Connection | NetworkError) -> None:
         if epoch != self._epoch:
@@ -316,6 +318,7 @@ class PullTask:
         if isinstance(answer, NetworkError):
             self._failed(answer)
             return
+        asked = self.next_offset
         status = STATUS_OF.get(answer.code)
         try:
             if status is PullStatus.FOUND:
@@ -332,6 +335,8 @@ class PullTask:
                 self._failed(self._puller.instance.error_of(answer, address))
         except HeaderError as error:
             self._failed(error)
+        except Exception as error:  # noqa: BLE001 - else nobody would ever pull again
+            self._stumbled(error, asked)
 
     def _move(self, answer: RemotingCommand) -> PullMessageResponseHeader:
         """Take over where the broker says to go on, and which broker it suggests for that."""
@@ -374,6 +379,7 @@ class PullTask:
         assert subscription is not None  # noqa: S101 - set by the pull this answers
         try:
             messages = read_messages(body, self.queue, header, subscription, owner.filter_hooks)
+            self._give(messages, begin, header)
         except RecordError:
             delay_ms = self._puller.settings.error_delay_ms
             log.exception(
@@ -384,6 +390,14 @@ class PullTask:
             )
             self.restart(begin, delay_ms)
             return None
+        except Exception as error:  # noqa: BLE001 - a user's hook may have left anything
+            self._stumbled(error, begin)
+            return None
+        return len(messages)
+
+    def _give(
+        self, messages: list[MessageView], begin: int, header: PullMessageResponseHeader
+    ) -> None:
         first = messages[0].queue_offset if messages else begin
         if header.next_begin_offset < begin or first < begin:
             log.warning(
@@ -394,11 +408,11 @@ class PullTask:
                 first,
                 header.next_begin_offset,
             )
+        owner = self._puller.owner
         if messages:
             owner.found(self, messages)
         else:
             owner.nothing_found(self)
-        return len(messages)
 
     def _offset_moved(self, answer: RemotingCommand) -> None:
         asked = self.next_offset
@@ -436,13 +450,16 @@ class PullTask:
 
     # Failure
 
-    def _failed(self, error: OrbitMQError) -> None:
+    def _failed(self, error: Exception) -> None:
         """Try again, at once or later, according to ``error``."""
         self._failures += 1
         delay_ms = self._puller.settings.error_delay_ms
         if isinstance(error, SubscriptionError):
             # The broker does not know us, or our new subscription, yet.
-            self._puller.instance.spawn(self._introduce(self._epoch, error))
+            self._find_out(self._puller.instance.heartbeat, lambda _: self._introduced(error))
+            return
+        if not isinstance(error, OrbitMQError):
+            self._stumbled(error, self.next_offset)
             return
         if isinstance(error, RequestTimeoutError):
             delay_ms = 0  # it waited long enough
@@ -454,14 +471,25 @@ class PullTask:
         self._log_failure(error, delay_ms)
         self._later(delay_ms)
 
-    async def _introduce(self, epoch: int, error: SubscriptionError) -> None:
-        await self._puller.instance.heartbeat()
-        if epoch == self._epoch:
-            most = self._puller.settings.error_delay_ms
-            delay_ms = min(most, _NEW_SUBSCRIPTION_DELAY_MS << min(self._failures - 1, 10))
-            if self._failures > 1:  # once is usual after a broker, or a subscription, began anew
-                self._log_failure(error, delay_ms)
-            self._later(delay_ms)
+    def _stumbled(self, error: Exception, offset: int) -> None:
+        """Try again after an error of the user's own code, such as an OffsetStore, or of ours."""
+        delay_ms = self._puller.settings.error_delay_ms
+        log.error(
+            "group %s: pulling %s raised what is no error of a broker's, most likely in code of "
+            "the application; again in %d ms",
+            self._puller.group,
+            self.queue,
+            delay_ms,
+            exc_info=error,
+        )
+        self.restart(offset, delay_ms)
+
+    def _introduced(self, error: SubscriptionError) -> None:
+        most = self._puller.settings.error_delay_ms
+        delay_ms = min(most, _NEW_SUBSCRIPTION_DELAY_MS << min(self._failures - 1, 10))
+        if self._failures > 1:  # once is usual after a broker, or a subscription, began anew
+            self._log_failure(error, delay_ms)
+        self._later(delay_ms)
 
     async def _refresh_route(self) -> None:
         try:

@@ -96,19 +96,7 @@ def test_without_auto_commit_only_commit_commits(
 def test_auto_commit_happens_in_polls_for_what_earlier_polls_gave(
     broker: EmbeddedBroker, producer: Producer
 ) -> None:
-    send(producer, 20, queue=1)
-    with make(broker, auto_commit_interval_ms=1000) as consumer:
-        consumer.subscribe("orders")
-        drain(consumer, 20)
-        clock = consumer._core.clock = ManualClock()
-        clock.advance(3_600_000)  # beyond the consumer's own clock, by which it committed first
-        consumer.poll(0)
-        assert consumer.committed(QUEUES[1]) == 20
-
-
-def test_auto_commit_goes_on_when_the_clock_is_set_back(
-    broker: EmbeddedBroker, producer: Producer
-) -> None:
+    """Every second, also when the wall clock is set back."""
     consumer = make(broker, auto_commit_interval_ms=1000)
     clock = consumer._core.clock = ManualClock()
     send(producer, 20, queue=1)
@@ -201,6 +189,35 @@ class NoOffsets(OffsetStore):
 
     async def save(self, offsets: Mapping[MessageQueue, int], *, confirmed: bool) -> None:
         """Keep nothing."""
+
+
+class Moody(OffsetStore):
+    """A store of the user's with offset 1 of each queue; it raises the first time, and at saves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[MessageQueue] = set()
+
+    async def fetch(self, queue: MessageQueue) -> int:
+        if queue not in self.asked:
+            self.asked.add(queue)
+            raise ZeroDivisionError("not in the mood")
+        return 1
+
+    async def save(self, offsets: Mapping[MessageQueue, int], *, confirmed: bool) -> None:
+        raise ZeroDivisionError("never in the mood")
+
+
+def test_a_users_offset_store_that_raises_stops_no_queue_for_good(
+    broker: EmbeddedBroker, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(producer, 8)
+    with make(broker, offset_store=Moody(), pull_delay_when_error_ms=10) as consumer:
+        consumer.subscribe("orders")
+        assert {message.queue_offset for message in drain(consumer, 4)} == {1}
+        consumer.poll(0)
+    assert "not in the mood" in caplog.text
+    assert "offsets were not saved" in caplog.text
 
 
 def test_broadcasting_gives_everybody_everything_and_remembers_in_a_file(

@@ -101,12 +101,20 @@ class LitePullCore(ConsumerCore):
     async def take_down(self) -> None:
         """As every consumer; with auto-commit what is settled is committed.
 
-        Java saves what was committed before, by its last auto-commit for example.
+        Java saves what was committed before, by its last auto-commit for example. Whoever waits
+        for messages is told.
         """
         if self._watching is not None:
             await self._watching.stop()
             self._watching = None
-        await super().take_down()
+        try:
+            await super().take_down()
+        finally:
+            self.assignment.end()
+
+    def loop_ends(self, error: ClientStateError) -> None:
+        """Whoever waits for messages is told."""
+        super().loop_ends(error)
         self.assignment.end()
 
     # Which queues
