@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orbitmq.errors import ConfigError
-from orbitmq.filters.sql92 import _COMPILED, MAX_COMPILED_LENGTH, compile_sql
+from orbitmq.filters.sql92 import SHORT_LENGTH, compile_sql
 from orbitmq.filters.sql92_parser import MAX_LENGTH
 from orbitmq.filters.sql92_values import EvaluationError
 from orbitmq.filters.subscription import MessageSelector, build_subscription
@@ -343,14 +343,14 @@ def test_strings_are_what_is_quoted(value: str, texts: list[str]) -> None:
         assert outcome(f"a STARTSWITH {quoted[0]}", message) is value.startswith(texts[0])
 
 
-def test_compiled_expressions_are_remembered_as_long_as_they_are_short_together() -> None:
-    first = f"a = '{'x' * 60_000}'"
-    compiled = compile_sql(first)
-    assert compile_sql(first) is compiled
-    for number in range(MAX_COMPILED_LENGTH // 60_000 + 1):
-        compile_sql(f"a = '{'y' * 60_000}{number}'")
-    assert sum(map(len, _COMPILED._expressions)) == _COMPILED._length <= MAX_COMPILED_LENGTH
-    assert compile_sql(first) is not compiled
+def test_of_long_expressions_few_are_remembered() -> None:
+    short, first = "a = 'first'", f"a = '{'x' * SHORT_LENGTH}'"
+    compiled, long = compile_sql(short), compile_sql(first)
+    assert compile_sql(first) is long
+    for number in range(16):
+        compile_sql(f"a = '{'y' * SHORT_LENGTH}{number}'")
+    assert compile_sql(first) is not long
+    assert compile_sql(short) is compiled
 
 
 @given(

@@ -11,7 +11,7 @@ that of 4.9 with CONTAINS, STARTSWITH and ENDSWITH.
 from __future__ import annotations
 
 import logging
-from threading import Lock
+from functools import lru_cache
 from typing import Final
 
 from orbitmq.filters.sql92_nodes import Lookup
@@ -20,8 +20,9 @@ from orbitmq.filters.sql92_values import EvaluationError
 
 log = logging.getLogger("orbitmq.filters")
 
-MAX_COMPILED_LENGTH: Final = 1 << 20
-"""How long the expressions that are remembered may be together, in characters."""
+SHORT_LENGTH: Final = 4_096
+"""Up to how many characters 256 expressions are remembered; 16 of longer ones. A stranger's may be
+as long as any, and what they are compiled into takes several times as much."""
 
 
 class SqlExpression:
@@ -53,40 +54,15 @@ class SqlExpression:
             return False
 
 
-class _Compiled:
-    """The expressions compiled lately, the latest last, as long as they are short together."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._expressions: dict[str, SqlExpression] = {}
-        self._length = 0
-
-    def get(self, text: str) -> SqlExpression:
-        with self._lock:
-            known = self._expressions.pop(text, None)
-            if known is not None:
-                self._expressions[text] = known
-                return known
-        compiled = SqlExpression(text)
-        with self._lock:
-            if text not in self._expressions:
-                self._expressions[text] = compiled
-                self._length += len(text)
-            while self._length > MAX_COMPILED_LENGTH:
-                oldest = next(iter(self._expressions))
-                del self._expressions[oldest]
-                self._length -= len(oldest)
-        return compiled
-
-
-_COMPILED: Final = _Compiled()
-
-
 def compile_sql(text: str) -> SqlExpression:
-    """Compile an expression; those compiled lately are remembered.
+    """Compile an expression; those compiled lately are remembered, of long ones fewer.
 
     Raises:
         ConfigError: what Apache's brokers refuse, and besides an expression of more than 65,536
             characters or 512 tests, or nested more than some hundred levels deep.
     """
-    return _COMPILED.get(text)
+    return _short(text) if len(text) <= SHORT_LENGTH else _long(text)
+
+
+_short: Final = lru_cache(maxsize=256)(SqlExpression)
+_long: Final = lru_cache(maxsize=16)(SqlExpression)
