@@ -88,7 +88,7 @@ async def test_a_cancelled_shutdown_goes_on_and_the_next_waits_for_its_end() -> 
     core.may_start.set()
     thread = loop_thread()
     await thread.run_async(core.start())
-    await cancelled(thread.run_async(core.shutdown(), keep=True), lambda: "take down" in core.steps)
+    await cancelled(thread.run_async(core.shutdown()), lambda: "take down" in core.steps)
     again = asyncio.create_task(thread.run_async(core.shutdown()))
     await asyncio.sleep(0.05)
     assert not again.done(), "it waits for the first"
