@@ -11,6 +11,7 @@ import pytest
 from orbitmq import EmbeddedBroker, Message, Producer
 from orbitmq.errors import RequestTimeoutError
 from orbitmq.message import SendResult
+from orbitmq.producer.core import SendFuture
 from orbitmq.testing.wait import wait_until
 from tests.client.stub_cluster import StubCluster
 from tests.producer.test_producer_broker import pull_all
@@ -56,7 +57,7 @@ def test_callbacks_not_called_yet_are_in_flight(cluster: StubCluster) -> None:
 
 
 def test_a_callback_sends_although_callbacks_take_all_room(cluster: StubCluster) -> None:
-    futures = []
+    futures: list[SendFuture] = []
 
     def send_more(result: SendResult | None, error: BaseException | None) -> None:
         wait_until(lambda: producer._core.in_flight.callbacks == 2, "a second outcome")

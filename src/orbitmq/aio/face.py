@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from orbitmq.client.face import ClientFace
+from orbitmq.client.face import ClientFace, CoreT
 from orbitmq.client.loop import loop_thread
 
 
-class AsyncFace(ClientFace):
+class AsyncFace(ClientFace[CoreT]):
     """Start, shutdown and ``async with``, the same for all clients."""
 
     async def start(self) -> None:
@@ -28,6 +28,10 @@ class AsyncFace(ClientFace):
         the shutdown. Does nothing either in a process forked after the start.
         """
         await self._shut_down()
+
+    async def aclose(self) -> None:
+        """As :meth:`shutdown`; for :func:`contextlib.aclosing`, and what else closes things."""
+        await self.shutdown()
 
     async def _shut_down(self, *args: Any, **how: Any) -> None:
         core: Any = self._service

@@ -15,22 +15,19 @@ from collections.abc import (
 from typing import Self, Unpack
 
 from orbitmq.aio.face import AsyncFace
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.loop import loop_thread
-from orbitmq.consumer.config import LitePullSettings
 from orbitmq.consumer.flow_control import FlowControlTimes
-from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.consumer.lite_pull.core import Commits, LitePullCore, poll_seconds
 from orbitmq.consumer.lite_pull.topic_watch import TopicMessageQueueChangeListener
-from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.parts import LitePullArguments, QueueListener
 from orbitmq.consumer.runners import Turn
 from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
 
 
-class AsyncLitePullConsumer(AsyncFace):
+class AsyncLitePullConsumer(AsyncFace[LitePullCore]):
     """Polls messages in asyncio code; as :class:`orbitmq.LitePullConsumer`, which explains it.
 
         async with AsyncLitePullConsumer("readers", name_server="127.0.0.1:9876") as consumer:
@@ -42,25 +39,8 @@ class AsyncLitePullConsumer(AsyncFace):
     the loop's other tasks a turn every few milliseconds.
     """
 
-    _core: LitePullCore
-
-    def __init__(
-        self,
-        group: str,
-        *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        **settings: Unpack[LitePullSettings],
-    ) -> None:
-        self._core = LitePullCore(
-            group,
-            settings,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-        )
-        super().__init__(self._core)
+    def __init__(self, group: str, **arguments: Unpack[LitePullArguments]) -> None:
+        super().__init__(LitePullCore(group, arguments))
         self._turn = Turn()
 
     @property

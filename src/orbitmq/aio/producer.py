@@ -18,7 +18,7 @@ from orbitmq.producer.sending import Deadline, Sending
 _T = TypeVar("_T")
 
 
-class AsyncProducer(AsyncFace):
+class AsyncProducer(AsyncFace[ProducerCore]):
     """Sends messages from coroutines. May be shared by several loops.
 
         async with AsyncProducer("orders", name_server="127.0.0.1:9876") as producer:
@@ -28,11 +28,8 @@ class AsyncProducer(AsyncFace):
     OrbitMQ's own, so a blocked loop of the user's costs no heartbeat.
     """
 
-    _core: ProducerCore
-
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
-        self._core = ProducerCore(group, settings)
-        super().__init__(self._core)
+        super().__init__(ProducerCore(group, settings))
 
     async def send(
         self,

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Self, Unpack
 
 from orbitmq.aio.face import AsyncFace
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.loop import loop_thread
-from orbitmq.consumer.config import PullConfig, PullConsumerSettings, make_consumer_config
-from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
-from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.parts import PullArguments, QueueListener
 from orbitmq.consumer.pull.core import PullCore, Topics
 from orbitmq.consumer.pull_request import PullResult
 from orbitmq.filters.subscription import Expression
@@ -18,7 +15,7 @@ from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
 
 
-class AsyncPullConsumer(AsyncFace):
+class AsyncPullConsumer(AsyncFace[PullCore]):
     """Pulls messages in asyncio code; as :class:`orbitmq.PullConsumer`, which explains it.
 
         async with AsyncPullConsumer("readers", name_server="127.0.0.1:9876") as consumer:
@@ -28,34 +25,16 @@ class AsyncPullConsumer(AsyncFace):
     It may be used on any running loop.
     """
 
-    _core: PullCore
-
     def __init__(
-        self,
-        group: str,
-        *,
-        topics: Topics = (),
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        **settings: Unpack[PullConsumerSettings],
+        self, group: str, *, topics: Topics = (), **arguments: Unpack[PullArguments]
     ) -> None:
-        self._core = PullCore(
-            group,
-            make_consumer_config(PullConfig, settings),
-            topics=topics,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-        )
-        super().__init__(self._core)
+        super().__init__(PullCore(group, arguments, topics=topics))
 
     @classmethod
     def over(cls, core: PullCore) -> Self:
         """Another face of ``core``; for the schedule service."""
         face = cls.__new__(cls)
-        face._owner = False
-        AsyncFace.__init__(face, core)
+        AsyncFace.__init__(face, core, owner=False)
         return face
 
     def register_topics(self, topics: Topics) -> None:

@@ -8,14 +8,11 @@ from typing import Unpack
 
 from orbitmq.aio.face import AsyncFace
 from orbitmq.aio.pull_consumer import AsyncPullConsumer
-from orbitmq.allocate import AllocateStrategy
-from orbitmq.consumer.config import PullScheduleSettings
-from orbitmq.consumer.group import QueueListener
-from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.parts import PullScheduleArguments
 from orbitmq.consumer.pull.schedule import CallbackT, PullScheduleCore, PullTaskCallback
 
 
-class AsyncPullConsumerScheduleService(AsyncFace):
+class AsyncPullConsumerScheduleService(AsyncFace[PullScheduleCore]):
     """Calls a coroutine function for each queue in balance.
 
         service = AsyncPullConsumerScheduleService("readers", name_server="127.0.0.1:9876")
@@ -30,27 +27,10 @@ class AsyncPullConsumerScheduleService(AsyncFace):
     the service was started on, and ``context.pull_consumer`` is an AsyncPullConsumer.
     """
 
-    _core: PullScheduleCore
-
-    def __init__(
-        self,
-        group: str,
-        *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        **settings: Unpack[PullScheduleSettings],
-    ) -> None:
-        self._core = PullScheduleCore(
-            group,
-            settings,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-        )
-        self.pull_consumer = AsyncPullConsumer.over(self._core)
-        self._core.consumer = self.pull_consumer
-        super().__init__(self._core)
+    def __init__(self, group: str, **arguments: Unpack[PullScheduleArguments]) -> None:
+        core = PullScheduleCore(group, arguments)
+        super().__init__(core)
+        self.pull_consumer = core.consumer = AsyncPullConsumer.over(core)
 
     def register_pull_task_callback(
         self, topic: str, callback: PullTaskCallback | None = None

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from typing import Unpack
 
 from orbitmq.aio.face import AsyncFace
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.loop import loop_thread
-from orbitmq.consumer.config import PushSettings
 from orbitmq.consumer.flow_control import FlowControlTimes
-from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
-from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.parts import PushArguments
 from orbitmq.consumer.push.core import FunctionT, PushCore
 from orbitmq.consumer.push.listeners import ListenerFunction
 from orbitmq.filters.subscription import Expression
@@ -22,7 +19,7 @@ from orbitmq.wire.message_view import MessageView
 from orbitmq.wire.running_info import ConsumerRunningInfo, ConsumeStatusInfo
 
 
-class AsyncPushConsumer(AsyncFace):
+class AsyncPushConsumer(AsyncFace[PushCore]):
     """Has messages consumed by listeners; as :class:`orbitmq.PushConsumer`, which explains it.
 
         consumer = AsyncPushConsumer("mailers", name_server="127.0.0.1:9876")
@@ -38,27 +35,13 @@ class AsyncPushConsumer(AsyncFace):
     the loop ends: once it is closed nothing is consumed, and the log says so again and again.
     """
 
-    _core: PushCore
-
     def __init__(
         self,
         group: str,
         listener: ListenerFunction | None = None,
-        *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        **settings: Unpack[PushSettings],
+        **arguments: Unpack[PushArguments],
     ) -> None:
-        self._core = PushCore(
-            group,
-            settings,
-            listener=listener,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-        )
-        super().__init__(self._core)
+        super().__init__(PushCore(group, arguments, listener=listener))
 
     async def start(self) -> None:
         """Start; ClientStateError without a listener, or started before, or its group in use."""

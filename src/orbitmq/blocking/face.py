@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from orbitmq.client.face import ClientFace
+from orbitmq.client.face import ClientFace, CoreT
 from orbitmq.client.loop import loop_thread
 
 
-class Face(ClientFace):
+class Face(ClientFace[CoreT]):
     """Start, shutdown and ``with``, the same for all clients."""
 
     def start(self) -> None:
@@ -28,6 +28,10 @@ class Face(ClientFace):
         shutdown. Does nothing either in a process forked after the start.
         """
         self._shut_down()
+
+    def close(self) -> None:
+        """As :meth:`shutdown`; for :func:`contextlib.closing`, and what else closes things."""
+        self.shutdown()
 
     def _shut_down(self, *args: Any, **how: Any) -> None:
         core: Any = self._service

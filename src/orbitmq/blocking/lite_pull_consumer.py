@@ -7,16 +7,13 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Unpack
 
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
 from orbitmq.client.loop import loop_thread
-from orbitmq.consumer.config import LitePullSettings
 from orbitmq.consumer.flow_control import FlowControlTimes
-from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.consumer.lite_pull.core import Commits, LitePullCore, poll_seconds
 from orbitmq.consumer.lite_pull.topic_watch import TopicMessageQueueChangeListener
-from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.parts import LitePullArguments, QueueListener
 from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
@@ -24,7 +21,7 @@ from orbitmq.wire.message_view import MessageView
 _LONG_WAIT_SECONDS: Final = 3600.0
 
 
-class LitePullConsumer(Face):
+class LitePullConsumer(Face[LitePullCore]):
     """Polls messages.
 
         with LitePullConsumer("readers", name_server="127.0.0.1:9876") as consumer:
@@ -46,25 +43,8 @@ class LitePullConsumer(Face):
     fields of :class:`orbitmq.consumer.config.LitePullConfig`, checked here (ConfigError).
     """
 
-    _core: LitePullCore
-
-    def __init__(
-        self,
-        group: str,
-        *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        **settings: Unpack[LitePullSettings],
-    ) -> None:
-        self._core = LitePullCore(
-            group,
-            settings,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-        )
-        super().__init__(self._core)
+    def __init__(self, group: str, **arguments: Unpack[LitePullArguments]) -> None:
+        super().__init__(LitePullCore(group, arguments))
 
     @property
     def is_running(self) -> bool:

@@ -20,7 +20,7 @@ from orbitmq.producer.core import (
 from orbitmq.producer.selectors import QueueSelector
 
 
-class Producer(Face):
+class Producer(Face[ProducerCore]):
     """Sends messages.
 
         with Producer("orders", name_server="127.0.0.1:9876") as producer:
@@ -38,12 +38,9 @@ class Producer(Face):
     after its timeout.
     """
 
-    _core: ProducerCore
-
     def __init__(self, group: str, **settings: Unpack[ProducerSettings]) -> None:
-        self._core = ProducerCore(group, settings)
+        super().__init__(ProducerCore(group, settings))
         self._sends = BlockingSends(self._core)
-        super().__init__(self._core)
 
     def shutdown(self) -> None:
         """Wait for the outcome of what is on its way, and its callbacks; leave the brokers.

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Self, Unpack, overload
 
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
 from orbitmq.client.loop import loop_thread
 from orbitmq.client.outcomes import CallbackSink
-from orbitmq.consumer.config import PullConfig, PullConsumerSettings, make_consumer_config
-from orbitmq.consumer.group import QueueListener
 from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
-from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.parts import PullArguments, QueueListener
 from orbitmq.consumer.pull.core import (
     PullCallback,
     PullCore,
@@ -24,7 +21,7 @@ from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView
 
 
-class PullConsumer(Face):
+class PullConsumer(Face[PullCore]):
     """Pulls messages when it is told to: which queue, from which offset, and how many.
 
         with PullConsumer("readers", topics="flights", name_server="127.0.0.1:9876") as consumer:
@@ -46,34 +43,16 @@ class PullConsumer(Face):
     :class:`orbitmq.consumer.config.PullConfig`, checked here (ConfigError).
     """
 
-    _core: PullCore
-
     def __init__(
-        self,
-        group: str,
-        *,
-        topics: Topics = (),
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        **settings: Unpack[PullConsumerSettings],
+        self, group: str, *, topics: Topics = (), **arguments: Unpack[PullArguments]
     ) -> None:
-        self._core = PullCore(
-            group,
-            make_consumer_config(PullConfig, settings),
-            topics=topics,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-        )
-        super().__init__(self._core)
+        super().__init__(PullCore(group, arguments, topics=topics))
 
     @classmethod
     def over(cls, core: PullCore) -> Self:
         """Another face of ``core``; for the schedule service."""
         face = cls.__new__(cls)
-        face._owner = False
-        Face.__init__(face, core)
+        Face.__init__(face, core, owner=False)
         return face
 
     def register_topics(self, topics: Topics) -> None:

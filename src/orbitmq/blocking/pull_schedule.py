@@ -6,16 +6,13 @@ import threading
 from collections.abc import Callable
 from typing import Unpack
 
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.blocking.face import Face
 from orbitmq.blocking.pull_consumer import PullConsumer
-from orbitmq.consumer.config import PullScheduleSettings
-from orbitmq.consumer.group import QueueListener
-from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.parts import PullScheduleArguments
 from orbitmq.consumer.pull.schedule import CallbackT, PullScheduleCore, PullTaskCallback
 
 
-class PullConsumerScheduleService(Face):
+class PullConsumerScheduleService(Face[PullScheduleCore]):
     """Calls a function again and again for each queue that is this consumer's share.
 
         service = PullConsumerScheduleService("readers", name_server="127.0.0.1:9876")
@@ -40,28 +37,11 @@ class PullConsumerScheduleService(Face):
     :class:`orbitmq.consumer.config.PullScheduleConfig`, checked here (ConfigError).
     """
 
-    _core: PullScheduleCore
-
-    def __init__(
-        self,
-        group: str,
-        *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        **settings: Unpack[PullScheduleSettings],
-    ) -> None:
-        self._core = PullScheduleCore(
-            group,
-            settings,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-        )
+    def __init__(self, group: str, **arguments: Unpack[PullScheduleArguments]) -> None:
+        core = PullScheduleCore(group, arguments)
+        super().__init__(core)
+        self.pull_consumer = core.consumer = PullConsumer.over(core)
         self._ended = threading.Event()
-        self.pull_consumer = PullConsumer.over(self._core)
-        self._core.consumer = self.pull_consumer
-        super().__init__(self._core)
 
     def register_pull_task_callback(
         self, topic: str, callback: PullTaskCallback | None = None

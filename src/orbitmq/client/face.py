@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Generic, TypeVar
 
 from orbitmq.client.core import ClientCore
 
+CoreT = TypeVar("CoreT", bound=ClientCore)
 
-class ClientFace:
+
+class ClientFace(Generic[CoreT]):
     """What a user holds of a client. Every use of it goes through ``_core``.
 
     That raises ClientStateError in a process forked after the start, whose connections and private
-    loop are its parent's, and once the process ends.
+    loop are its parent's, and once the process ends. The ``owner`` is the face that is to be shut
+    down.
     """
 
-    _owner = True
-    """Whether this is the face that is to be shut down."""
-
-    def __init__(self, core: ClientCore) -> None:
+    def __init__(self, core: CoreT, *, owner: bool = True) -> None:
         self._service = core
-        if self._owner:
+        self._owner = owner
+        if owner:
             core.has_face = True
 
     def __del__(self) -> None:
@@ -28,11 +29,7 @@ class ClientFace:
             core.left_running()
 
     @property
-    def _core(self) -> Any:
+    def _core(self) -> CoreT:
         core = self._service
         core.lifecycle.check_here()
         return core
-
-    @_core.setter
-    def _core(self, core: Any) -> None:
-        self._service = core

@@ -12,12 +12,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from orbitmq.allocate import AllocateStrategy
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import Clock
 from orbitmq.consumer.config import ConsumerConfig
 from orbitmq.consumer.flow_control import FlowControl, FlowLimits
-from orbitmq.consumer.group import GroupConsumer, QueueListener
-from orbitmq.consumer.offsets import OffsetStore, ReadOffset
+from orbitmq.consumer.group import GroupConsumer
+from orbitmq.consumer.offsets import ReadOffset
+from orbitmq.consumer.parts import Parts
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.pull_task import Puller, PullSettings, PullTask
 from orbitmq.consumer.queue_offsets import max_offset, offset_for_timestamp
@@ -41,20 +41,10 @@ class ConsumerCore(GroupConsumer[PullTask]):
         group: str,
         config: ConsumerConfig,
         limits: FlowLimits,
-        *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        parts: Parts,
+        clock: Clock,
     ) -> None:
-        super().__init__(
-            group,
-            config,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-            clock=clock,
-        )
+        super().__init__(group, config, parts, clock)
         self.flow = FlowControl(limits)
         self._begin_ms = config.begin_ms(clock.now_ms())
         self._consume_from_where = config.consume_from_where

@@ -13,18 +13,17 @@ import asyncio
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from orbitmq import codes
 from orbitmq.allocate import AllocateAveragely, AllocateStrategy
 from orbitmq.client.core import ClientCore
-from orbitmq.client.functions import check_plain_function
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.namespace import Namespace
 from orbitmq.client.routes import subscribe_queues
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import Clock
 from orbitmq.consumer import queue_offsets
 from orbitmq.consumer.config import GroupConfig
 from orbitmq.consumer.hooks import ConsumeHooks, FilterHooks
@@ -34,6 +33,7 @@ from orbitmq.consumer.offsets import (
     RemoteBrokerOffsetStore,
 )
 from orbitmq.consumer.operator_requests import OperatedConsumer, answer_operators
+from orbitmq.consumer.parts import Parts, QueueListener, check_queue_listener
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.rebalance import Rebalance
 from orbitmq.consumer.subscription_check import check_subscriptions, log_refused
@@ -52,19 +52,9 @@ from orbitmq.wire.bodies import ConsumeFromWhere, ConsumeType, MessageModel, Sub
 
 log = logging.getLogger("orbitmq.consumer")
 
-QueueListener: TypeAlias = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
-"""Gets a topic, its queues, and those this consumer has now (Java's ``MessageQueueListener``)."""
-
-_QUEUE_LISTENER: Final = "a plain function of a topic, its queues, and those this consumer has"
 _RESERVED_GROUP: Final = "DEFAULT_CONSUMER"
 _GIVE_UP_SECONDS: Final = 1.0
 _NOTICE_INTERVAL_SECONDS: Final = 0.1
-
-
-def check_queue_listener(listener: QueueListener | None) -> None:
-    """Raise ConfigError for one that would not be heard of anything."""
-    if listener is not None:
-        check_plain_function("queue_listener", listener, _QUEUE_LISTENER)
 
 
 class HeldQueue(Protocol):
@@ -89,11 +79,7 @@ HeldT = TypeVar("HeldT", bound=HeldQueue)
 
 
 class GroupConsumer(ClientCore, OperatedConsumer, Generic[HeldT]):
-    """A consumer of a group, without a face. Its coroutines run on the private loop.
-
-    ``allocate`` divides the queues of a group (averagely), ``offset_store`` replaces the one the
-    message model asks for, ``queue_listener`` hears of changed queues on the callback thread.
-    """
+    """A consumer of a group, without a face. Its coroutines run on the private loop."""
 
     consume_type: ClassVar[ConsumeType]
 
@@ -101,14 +87,11 @@ class GroupConsumer(ClientCore, OperatedConsumer, Generic[HeldT]):
         self,
         group: str,
         config: GroupConfig,
-        *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        parts: Parts,
+        clock: Clock,
     ) -> None:
         super().__init__(f"consumer {group!r}")
-        check_queue_listener(queue_listener)
+        check_queue_listener(parts.queue_listener)
         self.namespace = Namespace.of(config)
         self.group = self.namespace.wrap(group)
         check_group(self.group)
@@ -125,9 +108,9 @@ class GroupConsumer(ClientCore, OperatedConsumer, Generic[HeldT]):
         self._subscribing = threading.Lock()
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._version = 0
-        self._allocate: AllocateStrategy = allocate or AllocateAveragely()
-        self._given_store = offset_store
-        self._queue_listener = queue_listener
+        self._allocate: AllocateStrategy = parts.allocate or AllocateAveragely()
+        self._given_store = parts.offset_store
+        self._queue_listener = parts.queue_listener
         self._introducing = 0
         self._notice: asyncio.TimerHandle | None = None
         self._balanced_at = -_NOTICE_INTERVAL_SECONDS

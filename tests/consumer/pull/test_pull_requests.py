@@ -11,7 +11,7 @@ import pytest
 from orbitmq import codes
 from orbitmq.client.lifecycle import ServiceState
 from orbitmq.codes import RequestCode
-from orbitmq.consumer.config import PullConfig, make_consumer_config
+from orbitmq.consumer.parts import PullArguments
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.pull.core import PullCore
 from orbitmq.consumer.pull_request import PullResult
@@ -135,10 +135,9 @@ class PullScene:
     """A pull consumer whose broker is a stub."""
 
     def __init__(self, **settings: Any) -> None:
-        settings["name_server"] = "127.0.0.1:9876"
-        config = make_consumer_config(PullConfig, settings)
+        arguments: PullArguments = {"name_server": "127.0.0.1:9876", **settings}  # type: ignore[typeddict-item]
         self.asked: list[tuple[str, int, dict[str, str], int]] = []
-        self.core = PullCore("readers", config, topics="orders", clock=ManualClock(5_000))
+        self.core = PullCore("readers", arguments, topics="orders", clock=ManualClock(5_000))
         self.core.lifecycle.state = ServiceState.RUNNING
         self.instance = self.core.instance = Instance()
         self.instance.invoke = self.invoke  # type: ignore[assignment]

@@ -11,19 +11,23 @@ import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.background import Background
 from orbitmq.client.lifecycle import ServiceState
 from orbitmq.client.routes import subscribe_queues
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.consumer.config import LitePullConfig, LitePullSettings, make_consumer_config
+from orbitmq.consumer.config import LitePullConfig, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
 from orbitmq.consumer.flow_control import FlowControlTimes, FlowLimits
-from orbitmq.consumer.group import QueueListener, check_queue_listener
 from orbitmq.consumer.lite_pull.assignment import AssignedQueue, LitePullAssignment
 from orbitmq.consumer.lite_pull.subscription_type import SubscriptionChoice, SubscriptionType
 from orbitmq.consumer.lite_pull.topic_watch import TopicMessageQueueChangeListener, TopicWatch
-from orbitmq.consumer.offsets import OffsetStore, ReadOffset
+from orbitmq.consumer.offsets import ReadOffset
+from orbitmq.consumer.parts import (
+    LitePullArguments,
+    QueueListener,
+    check_queue_listener,
+    parts_and_settings,
+)
 from orbitmq.consumer.pull_task import PullSettings, PullTask
 from orbitmq.consumer.queue_offsets import max_offset, min_offset
 from orbitmq.errors import ClientStateError, ConfigError
@@ -53,28 +57,18 @@ class LitePullCore(ConsumerCore):
     def __init__(
         self,
         group: str,
-        settings: LitePullSettings,
+        arguments: LitePullArguments,
         *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        parts, settings = parts_and_settings(arguments)
         config = self.config = make_consumer_config(LitePullConfig, settings)
         limits = FlowLimits(
             config.pull_threshold_for_queue,
             config.pull_threshold_size_for_queue,
             config.consume_max_span,
         )
-        super().__init__(
-            group,
-            config,
-            limits,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-            clock=clock,
-        )
+        super().__init__(group, config, limits, parts, clock)
         self.assignment = LitePullAssignment(
             config.auto_commit_interval_ms / 1000 if config.auto_commit else None
         )

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
-from orbitmq.consumer.config import PullConfig
-from orbitmq.consumer.group import GroupConsumer, QueueListener, check_queue_listener
-from orbitmq.consumer.offsets import OffsetStore, ReadOffset
+from orbitmq.consumer.config import PullConfig, make_consumer_config
+from orbitmq.consumer.group import GroupConsumer
+from orbitmq.consumer.offsets import ReadOffset
+from orbitmq.consumer.parts import (
+    PullArguments,
+    QueueListener,
+    check_queue_listener,
+    parts_and_settings,
+)
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.pull_request import (
     STATUS_OF,
@@ -97,27 +102,19 @@ class PullCore(GroupConsumer[BalancedQueue]):
     """
 
     consume_type = ConsumeType.CONSUME_ACTIVELY
+    config_type: ClassVar[type[PullConfig]] = PullConfig
 
     def __init__(
         self,
         group: str,
-        config: PullConfig,
+        arguments: PullArguments,
         *,
         topics: Topics = (),
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__(
-            group,
-            config,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-            clock=clock,
-        )
-        self.config = config
+        parts, settings = parts_and_settings(arguments)
+        self.config = make_consumer_config(self.config_type, settings)
+        super().__init__(group, self.config, parts, clock)
         self._pulled_topics: set[str] = set()
         self._suggested: dict[MessageQueue, int] = {}
         self._pulls: set[asyncio.Timeout] = set()

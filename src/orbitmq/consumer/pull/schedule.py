@@ -15,16 +15,12 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.functions import can_take, check_function, is_coroutine_function
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.consumer.config import (
     PullScheduleConfig,
-    PullScheduleSettings,
-    make_consumer_config,
 )
-from orbitmq.consumer.group import QueueListener
-from orbitmq.consumer.offsets import OffsetStore
+from orbitmq.consumer.parts import PullScheduleArguments
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.pull.core import BalancedQueue, PullCore
 from orbitmq.consumer.runners import (
@@ -220,31 +216,16 @@ class PullScheduleCore(PullCore):
     is what they get as ``context.pull_consumer``.
     """
 
+    config_type = PullScheduleConfig
     config: PullScheduleConfig
 
     def __init__(
-        self,
-        group: str,
-        settings: PullScheduleSettings,
-        *,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        clock: Clock = SYSTEM_CLOCK,
+        self, group: str, arguments: PullScheduleArguments, *, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        config = make_consumer_config(PullScheduleConfig, settings)
-        super().__init__(
-            group,
-            config,
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-            clock=clock,
-        )
-        self.config = config
+        super().__init__(group, arguments, clock=clock)
         self.consumer: object = None
         self.callback_loop: asyncio.AbstractEventLoop | None = None
-        self.patience_ms = config.shutdown_timeout_ms
+        self.patience_ms = self.config.shutdown_timeout_ms
         self.runner: Runner
         self._reminder = Reminder(group, clock)
         self._callbacks: dict[str, PullTaskCallback] = {}

@@ -13,14 +13,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.background import Background
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.consumer.config import PushConfig, PushSettings, make_consumer_config
+from orbitmq.consumer.config import PushConfig, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
 from orbitmq.consumer.flow_control import FlowControlTimes, FlowLimits
-from orbitmq.consumer.group import QueueListener
-from orbitmq.consumer.offsets import OffsetStore, ReadOffset
+from orbitmq.consumer.offsets import ReadOffset
+from orbitmq.consumer.parts import PushArguments, parts_and_settings
 from orbitmq.consumer.process_queue import LOCK_INTERVAL_MS
 from orbitmq.consumer.pull_task import PullSettings, PullTask
 from orbitmq.consumer.push.consume_concurrently import ConsumeConcurrently
@@ -71,24 +70,14 @@ class PushCore(ConsumerCore):
     def __init__(
         self,
         group: str,
-        settings: PushSettings,
+        arguments: PushArguments,
         *,
         listener: ListenerFunction | None = None,
-        allocate: AllocateStrategy | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        parts, settings = parts_and_settings(arguments)
         self.config = make_consumer_config(PushConfig, settings)
-        super().__init__(
-            group,
-            self.config,
-            self._limits(),
-            allocate=allocate,
-            offset_store=offset_store,
-            queue_listener=queue_listener,
-            clock=clock,
-        )
+        super().__init__(group, self.config, self._limits(), parts, clock)
         self.send_back: SendBack
         self.suspended = False
         self.stats = ConsumeStats(clock.now_ms())
