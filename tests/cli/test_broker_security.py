@@ -31,7 +31,7 @@ def test_it_speaks_tls_only_where_told_so(certificates: Certificates) -> None:
             Producer("g", name_server=broker.name_server) as producer,
             pytest.raises(NetworkError),
         ):
-            producer.send(Message("t", b"x"), timeout_ms=600)
+            producer.send(Message("t", b"x"), timeout=0.6)
         code, _, errors = stopped(broker, signal.SIGTERM)
         assert code == 0
         assert "use_tls=True" in errors

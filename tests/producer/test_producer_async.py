@@ -216,7 +216,7 @@ def test_no_more_than_the_bound_is_on_its_way() -> None:
         for _ in range(2):
             producer.send_async(Message("t", b"x"))
         with pytest.raises(RequestTimeoutError, match="2 messages were on their way, .*for 30 ms"):
-            producer.send_async(Message("t", b"x"), timeout_ms=30)
+            producer.send_async(Message("t", b"x"), timeout=0.03)
         third = threading.Thread(target=lambda: producer.send_async(Message("t", b"third")))
         third.start()
         wait_until(lambda: len(gate.held) == 2)
@@ -230,13 +230,13 @@ def test_no_more_bytes_than_the_bound_are_on_their_way() -> None:
     with gated(max_in_flight_bytes=10) as (gate, producer):
         producer.send_async(Message("t", bytes(100)))  # alone, any size may go
         with pytest.raises(RequestTimeoutError, match="max_in_flight_bytes=10"):
-            producer.send_async(Message("t", b"x"), timeout_ms=20)
+            producer.send_async(Message("t", b"x"), timeout=0.02)
         wait_until(lambda: gate.held)
         gate.open()
         for _ in range(2):
             producer.send_async(Message("t", bytes(5)))
         with pytest.raises(RequestTimeoutError):
-            producer.send_async(Message("t", b"x"), timeout_ms=20)
+            producer.send_async(Message("t", b"x"), timeout=0.02)
 
 
 # One-way
@@ -366,7 +366,7 @@ def test_a_coroutine_waits_for_room_without_blocking_its_loop() -> None:
             sends = [asyncio.create_task(producer.send(Message("t", b"x"))) for _ in range(5)]
             await until(lambda: len(gate.held) >= 2, "two sends held")
             with pytest.raises(RequestTimeoutError, match="max_in_flight=2"):
-                await producer.send(Message("t", b"x"), timeout_ms=20)
+                await producer.send(Message("t", b"x"), timeout=0.02)
             sends[4].cancel()
             while not all(send.done() for send in sends):
                 await asyncio.to_thread(gate.open, 1)

@@ -49,7 +49,7 @@ def test_callbacks_not_called_yet_are_in_flight(cluster: StubCluster) -> None:
         with pytest.raises(
             RequestTimeoutError, match="0 messages .* 3 callbacks not called.*30 ms"
         ):
-            producer.send_async(Message("t", b"x"), timeout_ms=30)
+            producer.send_async(Message("t", b"x"), timeout=0.03)
         producer.send(Message("t", b"a send that waits for its outcome needs no room"))
         slow.go_on.set()
         producer.send_async(Message("t", b"x")).result(10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -166,7 +167,7 @@ def test_no_answer_in_time_is_an_error_that_says_what_is_not_known() -> None:
         react(cluster, silence)
         begin = time.monotonic()
         with pytest.raises(RequestTimeoutError, match="within 120 ms; whether it stored") as raised:
-            producer.send(Message("t", b"x"), timeout_ms=120)
+            producer.send(Message("t", b"x"), timeout=0.12)
         assert 0.1 < time.monotonic() - begin < 5
         assert raised.value.address == cluster.brokers[0].address
         assert attempts(cluster) == [1]
@@ -184,13 +185,14 @@ def test_an_attempt_may_be_limited_so_that_another_can_follow() -> None:
         assert sum(attempts(cluster)) == 3
 
 
-def test_a_timeout_is_at_least_a_millisecond() -> None:
+@pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf])
+def test_a_timeout_is_a_positive_number_of_seconds(timeout: float) -> None:
     with (
         StubCluster(t=1) as cluster,
         producing(cluster) as producer,
-        pytest.raises(ConfigError, match="timeout_ms=0"),
+        pytest.raises(ConfigError, match=rf"timeout={timeout}.*positive number of seconds"),
     ):
-        producer.send(Message("t", b"x"), timeout_ms=0)
+        producer.send(Message("t", b"x"), timeout=timeout)
 
 
 def test_not_flushed_may_count_as_failed() -> None:
@@ -272,11 +274,11 @@ def test_an_unreachable_name_server_fails_the_send_after_its_timeout(
     with Producer("writers", name_server=address) as producer:
         begin = time.monotonic()
         with pytest.raises(ConnectError, match=r"no name server answers.*Connection refused") as e:
-            producer.send(Message("t", b"x"), timeout_ms=300)
+            producer.send(Message("t", b"x"), timeout=0.3)
         assert 0.25 < time.monotonic() - begin < 5
         assert address in str(e.value)
         with pytest.raises(ConnectError, match=address):
-            producer.publish_queues("t", timeout_ms=50)
+            producer.publish_queues("t", timeout=0.05)
         wait_until(lambda: "Trying again in" in caplog.text, "the background attempts' log")
 
 
@@ -284,10 +286,10 @@ def test_a_hanging_name_server_fails_the_send_after_its_timeout() -> None:
     with StubCluster(t=1) as cluster, producing(cluster) as producer:
         cluster.name_server.default = silence
         with pytest.raises(RequestTimeoutError, match="100 ms in vain for the route") as raised:
-            producer.send(Message("t", b"x"), timeout_ms=100)
+            producer.send(Message("t", b"x"), timeout=0.1)
         assert raised.value.address == cluster.address
         with pytest.raises(RequestTimeoutError, match="no route of topic 't' within 100 ms"):
-            producer.publish_queues("t", timeout_ms=100)
+            producer.publish_queues("t", timeout=0.1)
 
 
 def test_a_name_server_that_comes_late_is_in_time_for_the_send() -> None:
@@ -295,7 +297,7 @@ def test_a_name_server_that_comes_late_is_in_time_for_the_send() -> None:
         port = cluster.name_server.server.port
         cluster.run(cluster.name_server.stop())
         with Producer("writers", name_server=f"127.0.0.1:{port}") as producer:
-            future = producer.send_async(Message("t", b"x"), timeout_ms=10_000)
+            future = producer.send_async(Message("t", b"x"), timeout=10)
             wait_until(lambda: producer._core._sender.routes.error_of("t"), "a first attempt")
             cluster.run(cluster.name_server.server.start("127.0.0.1", port))
             assert future.result(10).status is SendStatus.SEND_OK
@@ -325,7 +327,7 @@ def test_ctrl_c_interrupts_a_send() -> None:
             producer = Producer("g", name_server=address)
             producer.start()
             try:
-                producer.send(Message("t", b"x"), timeout_ms=60_000)
+                producer.send(Message("t", b"x"), timeout=60)
             except KeyboardInterrupt:
                 print("interrupted")
         """

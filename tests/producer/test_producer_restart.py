@@ -64,7 +64,7 @@ def test_what_is_sent_while_the_only_broker_is_away_waits_for_it(
     with pytest.raises(NetworkError, match="refused"):
         producer.send_oneway(Message("u", b"one-way sends do not wait"))
     with pytest.raises(ConnectError, match="refused") as raised:
-        producer.send(Message("t", b"too late"), timeout_ms=250)
+        producer.send(Message("t", b"too late"), timeout=0.25)
     assert raised.value.__notes__ == ["tried again and again for 250 ms"]
     assert not any(future.done() for future in futures)
     broker.start()
@@ -84,7 +84,7 @@ def test_a_topic_whose_only_broker_left_the_route_waits_for_it(cluster: StubClus
         cluster.away.add("broker-a")
         wait_until(lambda: producer._core.known_queues("t") is None, "the route is gone")
         queues = cluster.topics.pop("t")
-        future = producer.send_async(Message("t", b"x"), timeout_ms=20_000)
+        future = producer.send_async(Message("t", b"x"), timeout=20)
         wait_until(lambda: producer._core._sender.routes.error_of("t"), "a first attempt")
         cluster.away.clear()
         cluster.topics["t"] = queues

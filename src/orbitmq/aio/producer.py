@@ -38,7 +38,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         selector: QueueSelector | None = None,
         arg: object = None,
         queue: MessageQueue | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
     ) -> SendResult:
         """Send a message, or several as a batch, and return where it went.
 
@@ -47,7 +47,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         carried out.
         """
         core = self._core
-        deadline = core.deadline(timeout_ms)
+        deadline = core.deadline(timeout)
         outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = core.select(
@@ -57,7 +57,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         retries = core.config.retry_times_when_send_async_failed
         sending = core.sending(outgoing, answer, queue, deadline, retries=retries)
         if not core.post_if_room(sending):
-            self._line_up(sending, answer, own_timeout=timeout_ms is not None)
+            self._line_up(sending, answer, own_timeout=timeout is not None)
         return await self._outcome(sending, answer)
 
     async def send_batch(
@@ -65,10 +65,10 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         messages: Sequence[Message],
         *,
         queue: MessageQueue | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
     ) -> SendResult:
         """Send ``messages`` as one batch."""
-        return await self.send(messages, queue=queue, timeout_ms=timeout_ms)
+        return await self.send(messages, queue=queue, timeout=timeout)
 
     async def send_oneway(
         self,
@@ -97,11 +97,14 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         await self._outcome(sending, answer)
 
     async def publish_queues(
-        self, topic: str, *, timeout_ms: int | None = None
+        self,
+        topic: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
     ) -> list[MessageQueue]:
         """The writable queues of ``topic``, as :meth:`orbitmq.Producer.publish_queues`."""
         check_topic(topic)
-        return list(await self._queues(topic, self._core.deadline(timeout_ms)))
+        return list(await self._queues(topic, self._core.deadline(timeout)))
 
     async def _queues(self, topic: str, deadline: Deadline) -> Sequence[MessageQueue]:
         core = self._core

@@ -71,12 +71,12 @@ class AsyncPullConsumer(AsyncFace[PullCore]):
         max_nums: int,
         *,
         max_bytes: int | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
     ) -> PullResult:
         """Messages of ``queue`` from ``offset`` on; see PullConsumer.pull."""
         core = self._core
         pull = core.prepare(
-            queue, expression, offset, max_nums, max_bytes=max_bytes, timeout_ms=timeout_ms
+            queue, expression, offset, max_nums, max_bytes=max_bytes, timeout=timeout
         )
         return core.pulled(queue, await loop_thread().run_async(core.pull(pull)))
 

@@ -55,5 +55,4 @@ class AsyncPullConsumerScheduleService(AsyncFace[PullScheduleCore]):
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait for the calls under way, at most ``timeout`` seconds, and leave the group."""
-        timeout_ms = None if timeout is None else int(timeout * 1000)
-        await self._shut_down(timeout_ms)
+        await self._shut_down(timeout)

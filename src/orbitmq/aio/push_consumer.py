@@ -50,8 +50,7 @@ class AsyncPushConsumer(AsyncFace[PushCore]):
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait for running listeners, at most ``timeout`` seconds; see PushConsumer.shutdown."""
-        timeout_ms = None if timeout is None else int(timeout * 1000)
-        await self._shut_down(timeout_ms)
+        await self._shut_down(timeout)
 
     def subscribe(
         self, topic: str, expression: Expression = "*", listener: ListenerFunction | None = None

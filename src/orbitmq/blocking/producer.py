@@ -56,14 +56,14 @@ class Producer(Face[ProducerCore]):
         selector: QueueSelector | None = None,
         arg: object = None,
         queue: MessageQueue | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> SendResult:
         """Send a message, or a list of messages as one batch, and return where it went.
 
         ``queue``, or ``selector(queues, message, arg)``, says which queue it goes to: then it is
         tried once. Otherwise it is tried up to ``retry_times_when_send_failed`` times more,
         on another broker where there is one; with a sharding key, on the same queue.
-        ``timeout_ms`` (``send_timeout_ms``) is for all of it.
+        ``timeout``, in seconds (``send_timeout_ms``), is for all of it.
 
         The messages of a batch have one topic and no delay; the batch goes to one queue, by the
         sharding key where all have the same.
@@ -77,17 +77,17 @@ class Producer(Face[ProducerCore]):
             BrokerError: the broker refused it.
             ClientStateError: the producer is not running.
         """
-        return self._sends.send(message, selector, arg, queue, timeout_ms)
+        return self._sends.send(message, selector, arg, queue, timeout)
 
     def send_batch(
         self,
         messages: Sequence[Message],
         *,
         queue: MessageQueue | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> SendResult:
         """Send ``messages`` as one batch, as :meth:`send` with a list."""
-        return self._sends.send(messages, None, None, queue, timeout_ms)
+        return self._sends.send(messages, None, None, queue, timeout)
 
     @overload
     def send_async(
@@ -98,7 +98,7 @@ class Producer(Face[ProducerCore]):
         selector: QueueSelector | None = None,
         arg: object = None,
         queue: MessageQueue | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> SendFuture: ...
 
     @overload
@@ -110,7 +110,7 @@ class Producer(Face[ProducerCore]):
         selector: QueueSelector | None = None,
         arg: object = None,
         queue: MessageQueue | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> None: ...
 
     def send_async(
@@ -121,7 +121,7 @@ class Producer(Face[ProducerCore]):
         selector: QueueSelector | None = None,
         arg: object = None,
         queue: MessageQueue | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> SendFuture | None:
         """Send without waiting; the outcome goes to ``callback(result, error)`` or to a future.
 
@@ -129,14 +129,14 @@ class Producer(Face[ProducerCore]):
         message that cannot be sent at all raises here, as in :meth:`send`; it is tried again up
         to ``retry_times_when_send_async_failed`` times. While ``max_in_flight`` messages, or
         ``max_in_flight_bytes``, are on their way this waits, and raises RequestTimeoutError
-        after ``timeout_ms``.
+        after ``timeout``.
         """
         if callback is not None:
             sink = CallbackSink(callback, self._core)
-            self._sends.send_async(message, sink, selector, arg, queue, timeout_ms)
+            self._sends.send_async(message, sink, selector, arg, queue, timeout)
             return None
         future = SendFuture(self._core)
-        self._sends.send_async(message, future, selector, arg, queue, timeout_ms)
+        self._sends.send_async(message, future, selector, arg, queue, timeout)
         return future
 
     def send_oneway(
@@ -154,9 +154,9 @@ class Producer(Face[ProducerCore]):
         """
         self._sends.send_oneway(message, selector, arg, queue)
 
-    def publish_queues(self, topic: str, *, timeout_ms: int | None = None) -> list[MessageQueue]:
+    def publish_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
         """The writable queues of ``topic``, in the order selectors see them.
 
         A topic that does not exist yet has the queues it would be created with.
         """
-        return self._sends.queues(topic, timeout_ms)
+        return self._sends.queues(topic, timeout)

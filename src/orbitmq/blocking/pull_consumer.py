@@ -93,7 +93,7 @@ class PullConsumer(Face[PullCore]):
         max_nums: int,
         *,
         max_bytes: int | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
     ) -> PullResult:
         """Up to ``max_nums`` messages of ``queue`` from ``offset`` on, those there are now.
 
@@ -104,12 +104,12 @@ class PullConsumer(Face[PullCore]):
         next pull begins at ``next_begin_offset``. Found messages may all have been left out by
         the filters here.
 
-        ``timeout_ms``: ``consumer_pull_timeout_ms``. Raises ConfigError for arguments out of
-        range, ClientStateError unless the consumer runs, NetworkError, BrokerError.
+        ``timeout`` in seconds: ``consumer_pull_timeout_ms``. Raises ConfigError for arguments out
+        of range, ClientStateError unless the consumer runs, NetworkError, BrokerError.
         """
         core = self._core
         pull = core.prepare(
-            queue, expression, offset, max_nums, max_bytes=max_bytes, timeout_ms=timeout_ms
+            queue, expression, offset, max_nums, max_bytes=max_bytes, timeout=timeout
         )
         return core.pulled(queue, loop_thread().run(core.pull(pull)))
 
@@ -134,7 +134,7 @@ class PullConsumer(Face[PullCore]):
         callback: None = None,
         *,
         max_bytes: int | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         block_if_not_found: bool = False,
     ) -> PullFuture: ...
 
@@ -148,7 +148,7 @@ class PullConsumer(Face[PullCore]):
         callback: PullCallback,
         *,
         max_bytes: int | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         block_if_not_found: bool = False,
     ) -> None: ...
 
@@ -161,7 +161,7 @@ class PullConsumer(Face[PullCore]):
         callback: PullCallback | None = None,
         *,
         max_bytes: int | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         block_if_not_found: bool = False,
     ) -> PullFuture | None:
         """Pull without waiting; the outcome goes to ``callback(result, error)`` or to a future.
@@ -175,7 +175,7 @@ class PullConsumer(Face[PullCore]):
             offset,
             max_nums,
             max_bytes=max_bytes,
-            timeout_ms=timeout_ms,
+            timeout=timeout,
             block=block_if_not_found,
         )
         thread = loop_thread()

@@ -72,9 +72,8 @@ class PullConsumerScheduleService(Face[PullScheduleCore]):
         for. Pulls under way in them end with ClientStateError. ClientStateError in a callback, for
         which it would wait.
         """
-        timeout_ms = None if timeout is None else int(timeout * 1000)
         self._service.refuse_shutdown_here()
         try:
-            self._shut_down(timeout_ms)
+            self._shut_down(timeout)
         finally:
             self._ended.set()

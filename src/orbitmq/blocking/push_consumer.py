@@ -169,9 +169,8 @@ class PushConsumer(Face[PushCore]):
         seconds (``shutdown_timeout_ms``) are not waited for; their messages come again.
         ClientStateError in one of its own listeners, for which it would wait.
         """
-        timeout_ms = None if timeout is None else int(timeout * 1000)
         self._service.refuse_shutdown_here()
         try:
-            self._shut_down(timeout_ms)
+            self._shut_down(timeout)
         finally:
             self._ended.set()

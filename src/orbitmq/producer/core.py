@@ -19,9 +19,9 @@ from orbitmq.client.instance import ClientInstance
 from orbitmq.client.mailbox import Waiter
 from orbitmq.client.namespace import Namespace
 from orbitmq.client.outcomes import OutcomeFuture
+from orbitmq.client.timeouts import in_ms
 from orbitmq.errors import (
     ClientStateError,
-    ConfigError,
     IllegalNameError,
     InvalidMessageError,
     OrbitMQError,
@@ -138,17 +138,12 @@ class ProducerCore(ClientCore):
 
     # The steps of a send
 
-    def deadline(self, timeout_ms: int | None) -> Deadline:
-        """When a send that begins now must end; the default is ``send_timeout_ms``."""
+    def deadline(self, timeout: float | None) -> Deadline:
+        """When a send that begins now must end: in ``timeout`` seconds, or ``send_timeout_ms``."""
         self.lifecycle.check_running()
-        if timeout_ms is None:
-            return self._default_deadline()
-        if timeout_ms <= 0:
-            raise ConfigError("timeout_ms", timeout_ms, "at least 1 ms")
-        return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
+        return self._deadline(self.config.send_timeout_ms if timeout is None else in_ms(timeout))
 
-    def _default_deadline(self) -> Deadline:
-        timeout_ms = self.config.send_timeout_ms
+    def _deadline(self, timeout_ms: int) -> Deadline:
         return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
 
     def time_left(self, deadline: Deadline) -> float:
@@ -286,7 +281,7 @@ class ProducerCore(ClientCore):
         def turn(entered: bool) -> None:
             if entered:
                 if not own_timeout:
-                    sending.deadline = self._default_deadline()
+                    sending.deadline = self._deadline(self.config.send_timeout_ms)
                 self.post(sending)
             on_turn(entered)
 
@@ -343,11 +338,11 @@ class BlockingSends:
         selector: QueueSelector | None,
         arg: object,
         queue: MessageQueue | None,
-        timeout_ms: int | None,
+        timeout: float | None,
     ) -> SendResult:
         """Send, and wait for the outcome."""
         core = self._core
-        deadline = core.deadline(timeout_ms)
+        deadline = core.deadline(timeout)
         outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
@@ -363,17 +358,17 @@ class BlockingSends:
         selector: QueueSelector | None,
         arg: object,
         queue: MessageQueue | None,
-        timeout_ms: int | None,
+        timeout: float | None,
     ) -> None:
         """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are under way."""
         core = self._core
-        deadline = core.deadline(timeout_ms)
+        deadline = core.deadline(timeout)
         outgoing = core.prepare(message, selector, queue)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
         retries = core.config.retry_times_when_send_async_failed
         sending = core.sending(outgoing, sink, queue, deadline, retries=retries)
-        self._post_with_room(sending, own_timeout=timeout_ms is not None)
+        self._post_with_room(sending, own_timeout=timeout is not None)
 
     def send_oneway(
         self,
@@ -401,10 +396,10 @@ class BlockingSends:
         if first:
             waiter.wait()
 
-    def queues(self, topic: str, timeout_ms: int | None) -> list[MessageQueue]:
+    def queues(self, topic: str, timeout: float | None) -> list[MessageQueue]:
         """The writable queues of ``topic``."""
         check_topic(topic)
-        return list(self._queues(topic, self._core.deadline(timeout_ms)))
+        return list(self._queues(topic, self._core.deadline(timeout)))
 
     def _select(
         self,

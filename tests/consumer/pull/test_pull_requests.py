@@ -183,7 +183,7 @@ def test_a_pull_of_the_users_says_what_java_says() -> None:
     scene.pull("paid", block=True, max_bytes=1000)
     changed = {"sysFlag": "6", "subscription": "paid", "maxMsgBytes": "1000"}
     assert scene.asked[1] == (MASTER, RequestCode.PULL_MESSAGE, fields | changed, 30_000)
-    scene.pull(MessageSelector.by_sql("a > 1"), timeout_ms=70)
+    scene.pull(MessageSelector.by_sql("a > 1"), timeout=0.07)
     changed = {"subscription": "a > 1", "expressionType": "SQL92", "subVersion": "5000"}
     assert scene.asked[2] == (MASTER, RequestCode.PULL_MESSAGE, fields | changed, 70)
 

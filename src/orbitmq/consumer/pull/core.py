@@ -14,6 +14,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from orbitmq.client.outcomes import OutcomeFuture
+from orbitmq.client.timeouts import in_ms
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.consumer.config import PullConfig, make_consumer_config
@@ -184,7 +185,7 @@ class PullCore(GroupConsumer[BalancedQueue]):
         max_nums: int,
         *,
         max_bytes: int | None = None,
-        timeout_ms: int | None = None,
+        timeout: float | None = None,
         block: bool = False,
     ) -> Pull:
         """Check a pull. Raises ConfigError, or ClientStateError unless the consumer runs."""
@@ -194,11 +195,12 @@ class PullCore(GroupConsumer[BalancedQueue]):
         for name, value in ("max_nums", max_nums), ("max_bytes", max_bytes):
             if value is not None and not 0 < value <= _MAX_INT:
                 raise ConfigError(name, value, f"1 to {_MAX_INT}")
-        if timeout_ms is None:
-            config = self.config
-            timeout_ms = config.consumer_pull_timeout_ms
-            if block:
-                timeout_ms = config.consumer_timeout_when_suspend_ms
+        if timeout is not None:
+            timeout_ms = in_ms(timeout)
+        elif block:
+            timeout_ms = self.config.consumer_timeout_when_suspend_ms
+        else:
+            timeout_ms = self.config.consumer_pull_timeout_ms
         queue = self.namespace.wrap_queue(queue)
         subscription = build_subscription(queue.topic, expression, sub_version=self.clock.now_ms())
         return Pull(queue, subscription, offset, max_nums, max_bytes, block, timeout_ms)
