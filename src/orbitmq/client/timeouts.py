@@ -17,6 +17,6 @@ def in_ms(timeout: float) -> int:
     return max(1, round(timeout * 1000))
 
 
-def in_ms_or_none(timeout: float) -> int:
+def in_ms_or_zero(timeout: float) -> int:
     """The same for what need not wait at all: 0 is allowed."""
     return in_ms(timeout) if timeout else 0
