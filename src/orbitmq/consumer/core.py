@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from orbitmq.allocate import AllocateStrategy
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.consumer.config import ConsumerConfig
 from orbitmq.consumer.flow_control import FlowControl, FlowLimits
 from orbitmq.consumer.group import GroupConsumer, QueueListener
@@ -106,7 +106,7 @@ class ConsumerCore(GroupConsumer[PullTask]):
 
     def begin(self, queue: MessageQueue) -> PullTask:
         """Hold ``queue`` from now on."""
-        process_queue = ProcessQueue(self.clock.now_ms())
+        process_queue = ProcessQueue(elapsed_ms(self.clock))
         task = self.tasks[queue] = PullTask(self._puller, queue, process_queue)
         return task
 

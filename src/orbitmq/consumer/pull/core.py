@@ -15,7 +15,7 @@ import msgspec
 
 from orbitmq.allocate import AllocateStrategy
 from orbitmq.client.outcomes import OutcomeFuture
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.codes import RequestCode
 from orbitmq.consumer.config import PullConfig
 from orbitmq.consumer.group import GroupConsumer, QueueListener
@@ -355,7 +355,7 @@ class PullCore(GroupConsumer[BalancedQueue]):
 
     def hold(self, queue: MessageQueue) -> BalancedQueue:
         """What stands for ``queue`` while it is in balance."""
-        return BalancedQueue(queue, ProcessQueue(self.clock.now_ms()))
+        return BalancedQueue(queue, ProcessQueue(elapsed_ms(self.clock)))
 
     async def leave(self, task: BalancedQueue) -> None:
         """Let go of a queue once nothing is done with it any more, with its offset saved."""

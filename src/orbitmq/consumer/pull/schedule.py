@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from orbitmq.allocate import AllocateStrategy
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.consumer.config import (
     PullScheduleConfig,
     PullScheduleSettings,
@@ -281,7 +281,7 @@ class PullScheduleCore(PullCore):
 
     def hold(self, queue: MessageQueue) -> BalancedQueue:
         """One whose callback is called."""
-        return ScheduledQueue(self, queue, ProcessQueue(self.clock.now_ms()))
+        return ScheduledQueue(self, queue, ProcessQueue(elapsed_ms(self.clock)))
 
     def _begin_all(self, topic: str) -> None:
         for task in list(self.tasks.values()):
