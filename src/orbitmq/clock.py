@@ -30,5 +30,10 @@ class _SystemClock:
         return time.monotonic()
 
 
+def elapsed_ms(clock: Clock) -> int:
+    """What ``clock.monotonic`` says, in whole milliseconds: to tell how long something takes."""
+    return int(clock.monotonic() * 1000)
+
+
 SYSTEM_CLOCK: Final[Clock] = _SystemClock()
 """The clock everything uses unless another one is given."""

@@ -324,6 +324,7 @@ def test_the_info_shows_what_is_cached_and_what_is_consumed() -> None:
         last_pull_timestamp=NOW + 3,
         last_consume_timestamp=NOW + 1,
     )
+    assert queue.info(4, 1_000).last_lock_timestamp == NOW + 1_002  # by the time of day
     queue.put([message(9, bytes(3 << 20))])
     queue.drop()
     info = queue.info(4)

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from orbitmq import codes
+from orbitmq.clock import elapsed_ms
 from orbitmq.consumer.hooks import FilterMessageContext
 from orbitmq.consumer.process_queue import PULL_EXPIRES_MS
 from orbitmq.errors import (
@@ -69,7 +70,21 @@ def test_a_queue_held_back_for_minutes_does_not_expire() -> None:
             clock.advance(PULL_EXPIRES_MS // 5)
             scene.fire()
         assert scene.pulled_from() == [7]
-        assert not scene.task.process_queue.pull_expired(clock.now_ms())
+        assert not scene.task.process_queue.pull_expired(elapsed_ms(clock))
+
+    play(scenario)
+
+
+def test_a_queue_expires_and_pulls_are_timed_whatever_the_wall_clock_says() -> None:
+    async def scenario(scene: Scene) -> None:
+        clock = cast("ManualClock", scene.instance.clock)
+        clock.set_wall_clock(0)
+        clock.advance(PULL_EXPIRES_MS)
+        assert not scene.task.process_queue.pull_expired(elapsed_ms(clock))
+        clock.advance(1)
+        assert scene.task.process_queue.pull_expired(elapsed_ms(clock))
+        scene.broker.answer(codes.SUCCESS, 8, records(7))
+        assert scene.task.pull_ms == PULL_EXPIRES_MS + 1
 
     play(scenario)
 

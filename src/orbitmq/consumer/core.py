@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from orbitmq.clock import Clock
+from orbitmq.clock import Clock, elapsed_ms
 from orbitmq.consumer.config import ConsumerConfig
 from orbitmq.consumer.flow_control import FlowControl, FlowLimits
 from orbitmq.consumer.group import GroupConsumer
@@ -96,7 +96,7 @@ class ConsumerCore(GroupConsumer[PullTask]):
 
     def begin(self, queue: MessageQueue) -> PullTask:
         """Hold ``queue`` from now on."""
-        process_queue = ProcessQueue(self.clock.now_ms())
+        process_queue = ProcessQueue(elapsed_ms(self.clock))
         task = self.tasks[queue] = PullTask(self._puller, queue, process_queue)
         return task
 

@@ -18,6 +18,7 @@ from typing import ClassVar
 from orbitmq import codes
 from orbitmq.client.config import ClientConfig
 from orbitmq.client.instance import ClientInstance
+from orbitmq.clock import elapsed_ms
 from orbitmq.codes import RequestCode
 from orbitmq.consumer.config import GroupConfig
 from orbitmq.consumer.offsets import OffsetStore, ReadOffset
@@ -91,11 +92,13 @@ class OperatedConsumer(ABC):
         properties[PROP_CONSUME_TYPE] = self.consume_type.value
         properties[PROP_CLIENT_VERSION] = f"OrbitMQ {_own_version()}"
         properties[PROP_CONSUMER_START_TIMESTAMP] = str(self.born_ms)
+        clock = self.instance.clock
+        began_ms = clock.now_ms() - elapsed_ms(clock)
         queues = {}
         for queue, process_queue in self.owned().items():
             offset = await self._commit_offset(queue)
             with process_queue.lock:
-                queues[queue] = process_queue.info(offset)
+                queues[queue] = process_queue.info(offset, began_ms)
         stacks = describe_threads() if jstack else None
         return running_info(properties, self.subscriptions(), queues, jstack=stacks)
 

@@ -36,8 +36,9 @@ _size_of = attrgetter("store_size")
 class ProcessQueue:
     """The cached messages of one queue, and whose the queue is.
 
-    Pure state: the time comes as an argument. ``lock`` is for its users: one who shares the queue
-    with another thread holds it around the calls that belong together, never while calling out.
+    Pure state: the time comes as an argument, in ms of a clock that is never set. ``lock`` is for
+    its users: one who shares the queue with another thread holds it around the calls that belong
+    together, never while calling out.
 
     A queue that is ``leaving`` hands out no more messages but those before some that a listener
     has already, so that none of these comes again; what is being consumed may still count. Once it
@@ -277,8 +278,11 @@ class ProcessQueue:
         """Whether nobody pulled the queue for so long that something must be broken."""
         return now_ms - self.last_pull_ms > PULL_EXPIRES_MS
 
-    def info(self, commit_offset: int) -> ProcessQueueInfo:
-        """A picture of the present state, for operators (fillProcessQueueInfo)."""
+    def info(self, commit_offset: int, began_ms: int = 0) -> ProcessQueueInfo:
+        """A picture of the present state, for operators (fillProcessQueueInfo).
+
+        ``began_ms``: the time of day, ms since the epoch, when its clock was at 0.
+        """
         return ProcessQueueInfo(
             commit_offset=commit_offset,
             cached_msg_min_offset=min(self._messages, default=0),
@@ -290,10 +294,10 @@ class ProcessQueue:
             transaction_msg_count=len(self._consuming),
             locked=self.locked,
             try_unlock_times=self.try_unlock_times,
-            last_lock_timestamp=self.last_lock_ms,
+            last_lock_timestamp=began_ms + self.last_lock_ms,
             dropped=self.dropped,
-            last_pull_timestamp=self.last_pull_ms,
-            last_consume_timestamp=self.last_consume_ms,
+            last_pull_timestamp=began_ms + self.last_pull_ms,
+            last_consume_timestamp=began_ms + self.last_consume_ms,
         )
 
     def _fresh(self, messages: Iterable[MessageView]) -> list[MessageView]:

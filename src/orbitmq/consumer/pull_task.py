@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from orbitmq import codes
 from orbitmq.client.instance import ClientInstance
+from orbitmq.clock import elapsed_ms
 from orbitmq.codes import RequestCode
 from orbitmq.consumer.hooks import FilterHooks
 from orbitmq.consumer.process_queue import ProcessQueue
@@ -208,7 +209,7 @@ class PullTask:
         self._timer = None
         self.held_back = False
         # Neither flow control nor a suspension lets the queue expire.
-        self.process_queue.last_pull_ms = self._puller.instance.clock.now_ms()
+        self.process_queue.last_pull_ms = elapsed_ms(self._puller.instance.clock)
         delay_ms = self._puller.owner.pull_delay_ms(self)
         if delay_ms > 0:
             self._later(delay_ms)
@@ -240,7 +241,7 @@ class PullTask:
 
     def _pull(self) -> None:
         puller = self._puller
-        self.process_queue.last_pull_ms = puller.instance.clock.now_ms()
+        self.process_queue.last_pull_ms = elapsed_ms(puller.instance.clock)
         subscription = puller.owner.subscription(self.queue.topic)
         if subscription is None:
             log.debug("group %s is not subscribed to %s", puller.group, self.queue.topic)
@@ -349,7 +350,7 @@ class PullTask:
 
     def _found(self, answer: RemotingCommand) -> None:
         puller = self._puller
-        self.pull_ms = puller.instance.clock.now_ms() - self.process_queue.last_pull_ms
+        self.pull_ms = elapsed_ms(puller.instance.clock) - self.process_queue.last_pull_ms
         begin = self.next_offset
         header = self._move(answer)
         interval_ms = puller.settings.interval_ms

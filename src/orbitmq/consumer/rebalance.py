@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from orbitmq.allocate import AllocateByConfig, AllocateStrategy, allocate_all, java_order
 from orbitmq.client.instance import ClientInstance
+from orbitmq.clock import elapsed_ms
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.errors import OrbitMQError, TopicNotFoundError
 from orbitmq.message import MessageQueue
@@ -207,7 +208,7 @@ class Rebalance:
     async def _apply(self, topic: str, now: Membership, mine: Sequence[MessageQueue]) -> bool:
         """Have the owner hold ``mine`` of ``topic``; False when some could not be had yet."""
         owner = self._owner
-        now_ms = self._instance.clock.now_ms()
+        now_ms = elapsed_ms(self._instance.clock)
         held = owner.owned()
         change = plan(topic, held, mine, now_ms, expire=self._expire)
         complete = True

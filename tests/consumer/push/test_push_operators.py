@@ -271,6 +271,7 @@ def test_who_polls_goes_on_at_the_offset_it_is_set_to(
         reset(broker, 7, [QUEUES[1]])
         wait_until(lambda: committed(broker)[1] == 7)
         assert [int(m.body) for m in consumer.poll(5)] == [7, 8, 9]
+        consumer.commit()
     assert committed(broker)[1] == 10
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from orbitmq.client.background import Background
 from orbitmq.client.lifecycle import ServiceState
 from orbitmq.client.routes import subscribe_queues
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.consumer.config import LitePullConfig, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
 from orbitmq.consumer.flow_control import FlowControlTimes, FlowLimits
@@ -233,11 +233,11 @@ class LitePullCore(ConsumerCore):
         Whoever is interrupted here has taken nothing; so nothing must come between this and the
         user, neither an await nor a call.
         """
-        return self.assignment.take(self.clock.now_ms(), self._polled)
+        return self.assignment.take(elapsed_ms(self.clock), self._polled)
 
     def next_now(self) -> MessageView | None:
         """As :meth:`poll_now`, for one message."""
-        return self.assignment.take_one(self.clock.now_ms(), self._polled)
+        return self.assignment.take_one(elapsed_ms(self.clock), self._polled)
 
     def _polled(self, assigned: AssignedQueue, messages: list[MessageView]) -> None:
         self._made_room(assigned)

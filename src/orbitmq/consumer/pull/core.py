@@ -15,7 +15,7 @@ import msgspec
 
 from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.client.timeouts import in_ms
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.codes import RequestCode
 from orbitmq.consumer.config import PullConfig, make_consumer_config
 from orbitmq.consumer.group import GroupConsumer
@@ -355,7 +355,7 @@ class PullCore(GroupConsumer[BalancedQueue]):
 
     def hold(self, queue: MessageQueue) -> BalancedQueue:
         """What stands for ``queue`` while it is in balance."""
-        return BalancedQueue(queue, ProcessQueue(self.clock.now_ms()))
+        return BalancedQueue(queue, ProcessQueue(elapsed_ms(self.clock)))
 
     async def leave(self, task: BalancedQueue) -> None:
         """Let go of a queue once nothing is done with it any more, with its offset saved."""

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from orbitmq.client.functions import can_take, check_function, is_coroutine_function
 from orbitmq.client.timeouts import in_ms_or_zero
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.consumer.config import (
     PullScheduleConfig,
 )
@@ -293,7 +293,7 @@ class PullScheduleCore(PullCore):
 
     def hold(self, queue: MessageQueue) -> BalancedQueue:
         """One whose callback is called."""
-        return ScheduledQueue(self, queue, ProcessQueue(self.clock.now_ms()))
+        return ScheduledQueue(self, queue, ProcessQueue(elapsed_ms(self.clock)))
 
     def _begin_all(self, topic: str) -> None:
         for task in list(self.tasks.values()):

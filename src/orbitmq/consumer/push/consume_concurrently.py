@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
+from orbitmq.clock import elapsed_ms
 from orbitmq.consumer.hooks import ConsumeMessageContext
 from orbitmq.consumer.pull_task import PullTask
 from orbitmq.consumer.push.consume_service import ConsumeOwner, return_type
@@ -67,7 +68,7 @@ class ConsumeConcurrently:
         """Send back the first messages of queues whose listener works for too long on them."""
         if self._owner.message_model is MessageModel.BROADCASTING:
             return
-        began_ms = self._owner.clock.now_ms() - self._owner.config.consume_timeout_ms
+        began_ms = elapsed_ms(self._owner.clock) - self._owner.config.consume_timeout_ms
         stuck: dict[PullTask, set[int]] = {}
         for request in list(self._running):
             if request.started_ms < began_ms:
@@ -86,8 +87,8 @@ class ConsumeConcurrently:
         hooks = self._owner.consume_hooks
         if hooks:
             request.told = hooks.before(request.task.queue, request.messages)
-        request.started_ms = self._owner.clock.now_ms()
-        stamp = str(request.started_ms)
+        request.started_ms = elapsed_ms(self._owner.clock)
+        stamp = str(self._owner.clock.now_ms())
         for message in request.messages:
             message.set_property(CONSUME_START_TIME, stamp)
         self._running.add(request)
@@ -97,7 +98,7 @@ class ConsumeConcurrently:
     ) -> None:
         """Do what the listener said (processConsumeResult); called where it ran."""
         owner = self._owner
-        now_ms = owner.clock.now_ms()
+        now_ms = elapsed_ms(owner.clock)
         took_ms = now_ms - request.started_ms
         if request.told is not None:
             success = status is ConsumeStatus.SUCCESS
@@ -141,7 +142,7 @@ class ConsumeConcurrently:
         sent = await asyncio.gather(*(self._sent_back(request, item, level) for item in failed))
         kept = {id(item) for item, went in zip(failed, sent, strict=True) if not went}
         gone = [item for item in request.messages if id(item) not in kept]
-        self._done(request, gone, self._owner.clock.now_ms())
+        self._done(request, gone, elapsed_ms(self._owner.clock))
         if kept:
             again = [item for item in failed if id(item) in kept]
             loop = asyncio.get_running_loop()
@@ -196,7 +197,7 @@ class ConsumeConcurrently:
                 log.warning("%r was not sent back: %s", message, error)
                 return
             with process_queue.lock:
-                process_queue.remove([message], self._owner.clock.now_ms())
+                process_queue.remove([message], elapsed_ms(self._owner.clock))
 
 
 class ConsumeRequest:

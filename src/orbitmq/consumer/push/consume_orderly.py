@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import Final, NamedTuple
 
+from orbitmq.clock import elapsed_ms
 from orbitmq.consumer.hooks import ConsumeMessageContext
 from orbitmq.consumer.process_queue import LOCK_INTERVAL_MS
 from orbitmq.consumer.pull_task import PullTask
@@ -72,7 +73,7 @@ class ConsumeOrderly:
 
     def now_ms(self) -> int:
         """The time a run begins."""
-        return self._owner.clock.now_ms()
+        return elapsed_ms(self._owner.clock)
 
     # Called where the listener runs
 
@@ -80,7 +81,7 @@ class ConsumeOrderly:
         """The next messages for ``run``, or None when it must end; then it is seen to the rest."""
         owner, task = self._owner, run.task
         process_queue = task.process_queue
-        now_ms = owner.clock.now_ms()
+        now_ms = elapsed_ms(owner.clock)
         with process_queue.lock:
             if process_queue.leaving:
                 process_queue.consuming = False
@@ -136,7 +137,7 @@ class ConsumeOrderly:
     def _count(self, task: PullTask, batch: OrderlyBatch, status: ConsumeStatus) -> None:
         """Tell hooks and statistics of a call that ended."""
         owner = self._owner
-        now_ms = owner.clock.now_ms()
+        now_ms = elapsed_ms(owner.clock)
         took_ms = now_ms - batch.started_ms
         failed = status in _FAILED
         if batch.told is not None:

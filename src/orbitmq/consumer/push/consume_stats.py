@@ -95,7 +95,7 @@ class _Topic:
 
 
 class ConsumeStats:
-    """The figures of one consumer, from any thread. Times are ms, ``now_ms`` since the epoch."""
+    """The figures of one consumer, from any thread. Times are ms of a clock that is never set."""
 
     def __init__(self, now_ms: int) -> None:
         self._lock = threading.Lock()

@@ -15,7 +15,7 @@ import msgspec
 
 from orbitmq.client.background import Background
 from orbitmq.client.timeouts import in_ms_or_zero
-from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.consumer.config import PushConfig, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
 from orbitmq.consumer.flow_control import FlowControlTimes, FlowLimits
@@ -81,7 +81,7 @@ class PushCore(ConsumerCore):
         super().__init__(group, self.config, self._limits(), parts, clock)
         self.send_back: SendBack
         self.suspended = False
-        self.stats = ConsumeStats(clock.now_ms())
+        self.stats = ConsumeStats(elapsed_ms(clock))
         self.listeners = TopicListeners(group, listener, self.config.consume_threads, clock)
         self._retry_topic = retry_topic(self.group)
         self._service: ConsumeService
@@ -277,7 +277,7 @@ class PushCore(ConsumerCore):
             return self._drain_ms
         if not self._locking:
             return self.config.handover_delay_ms // 2
-        held_ms = self.clock.now_ms() - task.process_queue.last_lock_ms
+        held_ms = elapsed_ms(self.clock) - task.process_queue.last_lock_ms
         return max(LOCK_INTERVAL_MS - held_ms, 0)
 
     def _queue_idle(self, queue: MessageQueue) -> None:
@@ -330,7 +330,7 @@ class PushCore(ConsumerCore):
         return locked.get(task.queue, False)
 
     def _note_locks(self, locked: Mapping[MessageQueue, bool]) -> None:
-        now_ms = self.clock.now_ms()
+        now_ms = elapsed_ms(self.clock)
         for queue, granted in locked.items():
             task = self.tasks.get(queue)
             if task is None:
@@ -382,7 +382,7 @@ class PushCore(ConsumerCore):
 
     def take_in(self, task: PullTask, messages: list[MessageView]) -> None:
         """Put the messages into the queue and have them consumed."""
-        self.stats.pulled(task.queue.topic, len(messages), task.pull_ms, self.clock.now_ms())
+        self.stats.pulled(task.queue.topic, len(messages), task.pull_ms, elapsed_ms(self.clock))
         process_queue = task.process_queue
         with process_queue.lock:
             dispatch = process_queue.put(messages)
@@ -459,7 +459,7 @@ class PushCore(ConsumerCore):
 
     def consume_status(self, topic: str) -> ConsumeStatusInfo:
         """How fast ``topic`` is consumed; from any thread."""
-        return self.stats.status(self.namespace.wrap(topic), self.clock.now_ms())
+        return self.stats.status(self.namespace.wrap(topic), elapsed_ms(self.clock))
 
     async def running_info(self, *, jstack: bool = False) -> ConsumerRunningInfo:
         """As every consumer; and what push consumers have besides."""
