@@ -12,6 +12,7 @@ import pytest
 import orbitmq
 from orbitmq import PullTaskContext
 from orbitmq.consumer.config import LitePullConfig, PullScheduleConfig, PushConfig
+from orbitmq.consumer.parts import PartArguments
 from tests.apache.java_program import JavaProgram
 from tests.docs.snippets import ROOT
 
@@ -76,5 +77,7 @@ def is_ours(name: str, mark: str) -> bool:
     if mark == "(":
         return name in orbitmq.__all__ or any(hasattr(face, name) for face in FACES)
     if mark == "=":
-        return any(name in inspect.signature(face).parameters for face in FACES)
+        return name in PartArguments.__annotations__ or any(
+            name in inspect.signature(face).parameters for face in FACES
+        )
     return name in SETTINGS or any(hasattr(face, name) for face in [*FACES, PullTaskContext])

@@ -222,7 +222,8 @@ def test_silent_connections_leave_it_what_it_needs(tmp_path: Path) -> None:
         assert [bodies(await client.pull(topic)) for topic in topics] == [
             [topic.encode()] for topic in topics
         ]
-        assert topics[-1] in (tmp_path / "config" / "topics.json").read_text()
+        saved = (tmp_path / "config").glob("topics.json*")  # the table, or its journal
+        assert any(topics[-1].encode() in file.read_bytes() for file in saved)
         client.close()
         for each in silent:
             each.close()

@@ -330,6 +330,7 @@ def test_ctrl_c_interrupts_a_send() -> None:
                 producer.send(Message("t", b"x"), timeout=60)
             except KeyboardInterrupt:
                 print("interrupted")
+            producer.shutdown()
         """
     )
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)

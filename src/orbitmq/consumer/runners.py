@@ -440,15 +440,22 @@ class TaskRunner:
             except BaseException as error:
                 if ends_task(task, error):
                     raise
-                log.exception(_FAILED, job)
+                _log_failure(job, error)
             await turn.end()
 
 
 def _run_logged(job: Job) -> None:
     try:
         job.run()
-    except BaseException:
-        log.exception(_FAILED, job)
+    except BaseException as error:  # noqa: BLE001 - it is logged
+        _log_failure(job, error)
+
+
+def _log_failure(job: Job, error: BaseException) -> None:
+    if isinstance(error, ClientStateError):  # the private loop takes no more: the process ends
+        log.debug(_FAILED, job, exc_info=error)
+    else:
+        log.error(_FAILED, job, exc_info=error)
 
 
 def _current_task() -> asyncio.Task[Any] | None:

@@ -138,6 +138,11 @@ class PullCore(GroupConsumer[BalancedQueue]):
         for waiting in self._pulls:
             waiting.reschedule(now)
 
+    def loop_ends(self, error: ClientStateError) -> None:
+        """As every consumer; no more pulls are begun."""
+        super().loop_ends(error)
+        self.closing = True
+
     # Topics and queues
 
     def register_topics(self, topics: Topics) -> None:
