@@ -95,7 +95,8 @@ def test_an_interrupted_sender_leaves_no_room_taken(entered: bool) -> None:
 
 def test_it_says_when_nothing_is_under_way_any_more() -> None:
     said: list[tuple[int, int]] = []
-    room = InFlight(1, 10, lambda: said.append((room.messages, room.callbacks)))
+    room = InFlight(1, 10)
+    room.on_idle = lambda: said.append((room.messages, room.callbacks))
     room.try_enter("a", 1)
     line_up(room, "b", 1, [])
     room.leave("a")

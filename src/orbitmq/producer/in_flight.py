@@ -26,8 +26,7 @@ class InFlight:
     """Room for ``limit`` messages and callbacks and ``byte_limit`` bytes, given in turn.
 
     A message is anything hashable that stands for it. All methods may be called from any thread.
-    A message larger than all the bytes fits when it is alone. ``on_idle`` is called, by whoever
-    ended the last of them, when no message is under way any more, and when no callback is.
+    A message larger than all the bytes fits when it is alone.
     """
 
     __slots__ = (
@@ -40,15 +39,14 @@ class InFlight:
         "_lock",
         "_moved",
         "_moved_at",
-        "_on_idle",
+        "on_idle",
     )
 
-    def __init__(
-        self, limit: int, byte_limit: int, on_idle: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, limit: int, byte_limit: int) -> None:
+        self.on_idle: Callable[[], object] | None = None
+        """Called, by whoever ended the last, when no message is under way, and no callback."""
         self._limit = limit
         self._byte_limit = byte_limit
-        self._on_idle = on_idle
         self._lock = threading.Lock()
         self._held: dict[Hashable, int] = {}
         self._bytes = 0
@@ -81,10 +79,15 @@ class InFlight:
 
     def try_enter(self, message: Hashable, size: int) -> bool:
         """Take room for a message of ``size`` bytes if there is some and nobody waits for it."""
-        with self._lock:
-            if self._line or not self._fits(size):
+        held = self._held
+        with self._lock:  # as _fits: each message comes by
+            if (
+                self._line
+                or len(held) + self._callbacks >= self._limit
+                or (self._bytes + size > self._byte_limit and held)
+            ):
                 return False
-            self._held[message] = size
+            held[message] = size
             self._bytes += size
             return True
 
@@ -114,10 +117,8 @@ class InFlight:
         with self._lock:
             was_there = self._line.pop(message, None) is not None
             turns = self._admit() if was_there else []
-            idle = was_there and not self._held and not self._line
         _tell(turns)
-        if idle:
-            self._on_idle()
+        self._tell_idle()
         return was_there
 
     def leave(self, message: Hashable, *, arrived: bool = True) -> None:
@@ -128,11 +129,10 @@ class InFlight:
                 return
             self._bytes -= size
             turns = self._admit(arrived) if self._line else None
-            idle = not self._held and not self._line
         if turns:
             _tell(turns)
-        elif idle:
-            self._on_idle()
+        elif self.on_idle is not None:
+            self._tell_idle()
 
     def abandon(self, message: Hashable) -> None:
         """Give back the room of a sender interrupted at any point of :meth:`try_enter`."""
@@ -159,8 +159,7 @@ class InFlight:
             waiting = bool(self._line)
         for place in turned:
             place.on_turn(False)
-        if turned and not waiting and not self._held:
-            self._on_idle()
+        self._tell_idle()
         return waiting
 
     # Callbacks
@@ -175,11 +174,10 @@ class InFlight:
         with self._lock:
             self._callbacks -= 1
             turns = self._admit(True) if self._line else None
-            idle = not self._callbacks
         if turns:
             _tell(turns)
-        if idle:
-            self._on_idle()
+        if self.on_idle is not None:
+            self._tell_idle()
 
     def _admit(self, moved: bool = False) -> list[TurnHandler]:
         """Give room to the first of the line while there is some; who must be told of it."""
@@ -195,6 +193,11 @@ class InFlight:
         if moved:
             self._moved = True
         return turns
+
+    def _tell_idle(self) -> None:
+        on_idle = self.on_idle
+        if on_idle is not None and (not self._callbacks or not (self._held or self._line)):
+            on_idle()
 
     def _first(self) -> tuple[Hashable, _Place]:
         return next(iter(self._line.items()))
