@@ -32,7 +32,7 @@ class AsyncFace(ClientFace):
     async def _shut_down(self, *args: Any, **how: Any) -> None:
         core: Any = self._service
         if not core.lifecycle.gone:
-            await loop_thread().run_async(core.shutdown(*args, **how))
+            await loop_thread().run_async(core.shutdown(*args, **how), keep=True)
 
     async def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
         """Ask these name servers from now on: ``host:port``, several as a list or joined by ``;``.

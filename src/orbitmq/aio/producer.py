@@ -131,7 +131,7 @@ class AsyncProducer(AsyncFace):
                 answer.set_result(None)
 
         def too_late() -> None:
-            if core.in_flight.leave_line(sending):
+            if core.leave_line(sending):
                 on_turn(False)
 
         core.line_up(sending, on_turn, own_timeout=own_timeout)
@@ -145,5 +145,5 @@ class AsyncProducer(AsyncFace):
         try:
             return await answer.future
         except asyncio.CancelledError:
-            self._core.in_flight.leave_line(sending)
+            self._core.leave_line(sending)
             raise

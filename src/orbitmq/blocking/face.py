@@ -32,7 +32,7 @@ class Face(ClientFace):
     def _shut_down(self, *args: Any, **how: Any) -> None:
         core: Any = self._service
         if not core.lifecycle.gone:
-            loop_thread().run(core.shutdown(*args, **how))
+            loop_thread().run(core.shutdown(*args, **how), keep=True)
 
     def update_name_server_address(self, addresses: str | Sequence[str]) -> None:
         """Ask these name servers from now on: ``host:port``, several as a list or joined by ``;``.

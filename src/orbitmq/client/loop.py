@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import logging
 import os
 import socket
@@ -113,11 +114,12 @@ class LoopThread:
         timeout_seconds: float | None = None,
         *,
         undo: Undo | None = None,
+        keep: bool = False,
     ) -> T:
         """Run ``coroutine`` on the private loop and wait for its result.
 
         Ctrl-C, and the end of ``timeout_seconds`` (TimeoutError), cancel it; or, with ``undo``,
-        have that run as soon as the coroutine has ended well.
+        have that run as soon as the coroutine has ended well; or, with ``keep``, it runs on.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
@@ -126,7 +128,7 @@ class LoopThread:
                 "use the asynchronous client there"
             )
         waiter: Waiter[T] = Waiter()
-        call = _Call(self, coroutine, waiter, undo)
+        call = _Call(self, coroutine, waiter, undo, keep=keep)
         try:
             call.begin()
             return waiter.wait(timeout_seconds)
@@ -134,16 +136,18 @@ class LoopThread:
             call.abandon()
             raise
 
-    async def run_async(self, coroutine: Coroutine[Any, Any, T], *, undo: Undo | None = None) -> T:
+    async def run_async(
+        self, coroutine: Coroutine[Any, Any, T], *, undo: Undo | None = None, keep: bool = False
+    ) -> T:
         """Run ``coroutine`` on the private loop, awaited on the caller's own loop.
 
-        A cancelled caller cancels it, or has it undone as in :meth:`run`; else a result that came
-        too late for that is lost.
+        A cancelled caller cancels it, has it undone or runs it on, as in :meth:`run`; else a
+        result that came too late for that is lost.
         """
         if asyncio.get_running_loop() is self.loop:
             return await coroutine
         answer: Answer[T] = self.answer_to_running_loop()
-        call = _Call(self, coroutine, answer, undo)
+        call = _Call(self, coroutine, answer, undo, keep=keep)
         try:
             call.begin()
             return await answer.future
@@ -215,6 +219,9 @@ class LoopThread:
                 self.loop.call_soon_threadsafe(self.loop.stop)
                 self._thread.join(_STOP_SECONDS)
             self._callbacks.put(None)
+        with contextlib.ExitStack() as each:  # also where warnings are errors
+            for client in list(self.clients):
+                each.callback(client.left_running)
 
     async def _run_drains(self) -> None:
         _resolve_names_here(self.loop)
@@ -282,7 +289,7 @@ class _Call(Generic[T]):
     how far things got. The mailbox keeps the order, so the loop knows.
     """
 
-    __slots__ = ("_coroutine", "_sink", "_task", "_thread", "_undo")
+    __slots__ = ("_coroutine", "_keep", "_sink", "_task", "_thread", "_undo")
 
     def __init__(
         self,
@@ -290,11 +297,14 @@ class _Call(Generic[T]):
         coroutine: Coroutine[Any, Any, T],
         sink: Sink[T],
         undo: Undo | None,
+        *,
+        keep: bool,
     ) -> None:
         self._thread = thread
         self._coroutine = coroutine
         self._sink = sink
         self._undo = undo
+        self._keep = keep
         self._task: asyncio.Task[T] | None = None
 
     def begin(self) -> None:
@@ -318,7 +328,10 @@ class _Call(Generic[T]):
         self._task.add_done_callback(self._done)
 
     def _abandon(self) -> None:
-        if self._task is None:
+        if self._keep:
+            if self._task is None:
+                self._start()
+        elif self._task is None:
             self._coroutine.close()
         elif self._undo is None:
             self._task.cancel()

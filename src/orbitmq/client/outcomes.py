@@ -5,6 +5,9 @@ The private loop has them; functions of the user's get them on the callback thre
 
 from __future__ import annotations
 
+import threading
+from _thread import RLock
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -25,6 +28,21 @@ class CallsBack(Protocol):
         ...
 
 
+class _Guard(RLock):  # type: ignore[misc]  # it may be subclassed, by name it is a function
+    """The lock of a future, in place of its Condition.
+
+    Python steps into a Condition's methods and may be interrupted there by a signal, with the
+    lock held for ever and the private loop waiting for it. None waits by this one.
+    """
+
+    def notify_all(self) -> None:
+        """Tell nobody."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Not here; the time is over."""
+        return False
+
+
 class OutcomeFuture(Future[T]):
     """The outcome of a request. It cannot be cancelled: the request is on its way.
 
@@ -34,7 +52,42 @@ class OutcomeFuture(Future[T]):
 
     def __init__(self, caller: CallsBack) -> None:
         super().__init__()
+        self._condition = _Guard()  # type: ignore[assignment]
+        self._parked: deque[Callable[[], None]] = deque()
         self._caller = caller
+
+    def result(self, timeout: float | None = None) -> T:
+        """The result, or the error raised. Raises TimeoutError after ``timeout`` seconds."""
+        self._wait(timeout)
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The error, None where there is none. Raises TimeoutError after ``timeout`` seconds."""
+        self._wait(timeout)
+        return super().exception(0)
+
+    def set_result(self, result: T) -> None:
+        """It is this."""
+        super().set_result(result)
+        self._wake()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """There is none."""
+        super().set_exception(exception)
+        self._wake()
+
+    def _wait(self, timeout: float | None) -> None:
+        if self.done():
+            return
+        parked = threading.Lock()
+        parked.acquire()
+        self._parked.append(parked.release)
+        if not self.done():
+            parked.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+
+    def _wake(self) -> None:
+        while self._parked:
+            self._parked.popleft()()
 
     def cancel(self) -> bool:
         """Do nothing, and say so."""

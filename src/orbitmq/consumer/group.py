@@ -36,7 +36,13 @@ from orbitmq.consumer.operator_requests import OperatedConsumer, answer_operator
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.rebalance import Rebalance
 from orbitmq.consumer.subscription_check import check_subscriptions, log_refused
-from orbitmq.errors import BrokerError, IllegalNameError, NetworkError, TopicNotFoundError
+from orbitmq.errors import (
+    BrokerError,
+    ClientStateError,
+    IllegalNameError,
+    NetworkError,
+    TopicNotFoundError,
+)
 from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.message import MessageQueue
 from orbitmq.names import check_group, check_topic
@@ -155,6 +161,11 @@ class GroupConsumer(ClientCore, OperatedConsumer, Generic[HeldT]):
         await self.instance.unregister_consumer(self.group)
         await self.instance.release()
         log.info("consumer %s shut down", self.group)
+
+    def loop_ends(self, error: ClientStateError) -> None:
+        """No queue is pulled again."""
+        for task in self.tasks.values():
+            task.stop()
 
     async def make_known(self) -> None:
         """Find the topics' brokers, tell them of this consumer, and balance at once."""

@@ -251,8 +251,16 @@ class ProducerCore(ClientCore):
             self.thread.post(sending.start)
         except BaseException:  # Ctrl-C may come at any moment
             self.in_flight.abandon(sending)
+            self.thread.post(self.in_flight.move)
             raise
         return True
+
+    def leave_line(self, sending: Sending) -> bool:
+        """Wait for room no more; whether it has not come."""
+        was_there = self.in_flight.leave_line(sending)
+        if was_there:
+            self.thread.post(self.in_flight.move)
+        return was_there
 
     def line_up(
         self, sending: Sending, on_turn: Callable[[bool], object], *, own_timeout: bool
@@ -416,9 +424,9 @@ class BlockingSends:
         try:
             entered = waiter.wait(core.time_left(sending.deadline) if own_timeout else None)
         except TimeoutError:
-            entered = not core.in_flight.leave_line(sending)
+            entered = not core.leave_line(sending)
         except BaseException:
-            core.in_flight.leave_line(sending)
+            core.leave_line(sending)
             raise
         if not entered:
             raise core.too_many(sending.deadline.timeout_ms)

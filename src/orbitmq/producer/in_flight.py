@@ -2,12 +2,18 @@
 
 A message is under way from its send to its outcome, and a callback from then until it has been
 called. Who finds no room stands in a line; every step of it costs the same however long it is.
+
+The exception of a signal handler (Ctrl-C, a time limit) may end a send between any two steps. So
+the books only look at a message: room whose message nobody has any more is found again. The
+interpreter looks for signals after calls, so the books are kept by plain statements, and what hears
+of a lost message is a function of C's, which none interrupts.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeAlias
 
@@ -22,11 +28,21 @@ class _Place(NamedTuple):
     on_turn: TurnHandler
 
 
+class _Held(weakref.ref[Hashable]):
+    """A message that has room."""
+
+    __slots__ = ("key", "size")
+
+    key: int
+    size: int
+
+
 class InFlight:
     """Room for ``limit`` messages and callbacks and ``byte_limit`` bytes, given in turn.
 
-    A message is anything hashable that stands for it. All methods may be called from any thread.
-    A message larger than all the bytes fits when it is alone.
+    A message is anything hashable that stands for it, and lives as long as it is under way. All
+    methods may be called from any thread. A message larger than all the bytes fits when it is
+    alone.
     """
 
     __slots__ = (
@@ -37,6 +53,7 @@ class InFlight:
         "_limit",
         "_line",
         "_lock",
+        "_lost",
         "_moved",
         "_moved_at",
         "on_idle",
@@ -48,7 +65,8 @@ class InFlight:
         self._limit = limit
         self._byte_limit = byte_limit
         self._lock = threading.Lock()
-        self._held: dict[Hashable, int] = {}
+        self._held: dict[int, _Held] = {}
+        self._lost: deque[_Held] = deque()
         self._bytes = 0
         self._callbacks = 0
         self._line: OrderedDict[Hashable, _Place] = OrderedDict()
@@ -58,7 +76,9 @@ class InFlight:
     @property
     def messages(self) -> int:
         """The messages on their way."""
-        return len(self._held)
+        with self._lock:
+            self._find_lost()
+            return len(self._held)
 
     @property
     def callbacks(self) -> int:
@@ -73,22 +93,24 @@ class InFlight:
     def holders(self) -> list[Hashable]:
         """What stands for the messages on their way."""
         with self._lock:
-            return list(self._held)
+            messages = [held() for held in self._held.values()]
+        return [message for message in messages if message is not None]
 
     # Messages
 
     def try_enter(self, message: Hashable, size: int) -> bool:
         """Take room for a message of ``size`` bytes if there is some and nobody waits for it."""
-        held = self._held
-        with self._lock:  # as _fits: each message comes by
+        with self._lock:
+            if self._lost:
+                self._find_lost()
+            held = self._held  # as _fits: each message comes by
             if (
                 self._line
                 or len(held) + self._callbacks >= self._limit
                 or (self._bytes + size > self._byte_limit and held)
             ):
                 return False
-            held[message] = size
-            self._bytes += size
+            self._hold(message, size)
             return True
 
     def enter(
@@ -113,21 +135,28 @@ class InFlight:
         _tell(turns)
 
     def leave_line(self, message: Hashable) -> bool:
-        """Give up the place in the line; whether it still was there."""
+        """Give up the place in the line; whether it still was there. Then :meth:`move` it."""
         with self._lock:
-            was_there = self._line.pop(message, None) is not None
-            turns = self._admit() if was_there else []
+            return self._line.pop(message, None) is not None
+
+    def move(self) -> None:
+        """Have the line move where there is room, after one has gone in another way than leaving.
+
+        Not for a thread that a signal interrupts: others must be told of their turn.
+        """
+        with self._lock:
+            self._find_lost()
+            turns = self._admit()
         _tell(turns)
         self._tell_idle()
-        return was_there
 
     def leave(self, message: Hashable, *, arrived: bool = True) -> None:
         """Give back the room of a message, if it has any; ``arrived`` if it was acknowledged."""
         with self._lock:
-            size = self._held.pop(message, None)
-            if size is None:
+            if not self._drop(message):
                 return
-            self._bytes -= size
+            if self._lost:
+                self._find_lost()
             turns = self._admit(arrived) if self._line else None
         if turns:
             _tell(turns)
@@ -135,17 +164,16 @@ class InFlight:
             self._tell_idle()
 
     def abandon(self, message: Hashable) -> None:
-        """Give back the room of a sender interrupted at any point of :meth:`try_enter`."""
+        """Give back the room of a sender that was interrupted, if it has any; then :meth:`move`."""
         with self._lock:
-            self._held.setdefault(message, 0)
-            self._bytes = sum(self._held.values())
-        self.leave(message, arrived=False)
+            self._drop(message)
 
     def turn_away(self, now: float, patience: float) -> bool:
         """End the waits of ``patience`` seconds in which nothing was acknowledged.
 
         To be called now and then while anybody waits; says whether that is so.
         """
+        self.move()
         turned: list[_Place] = []
         with self._lock:
             if self._moved:
@@ -187,8 +215,7 @@ class InFlight:
             if not self._fits(place.size, urgent=place.urgent):
                 break
             del self._line[message]
-            self._held[message] = place.size
-            self._bytes += place.size
+            self._hold(message, place.size)
             turns.append(place.on_turn)
         if moved:
             self._moved = True
@@ -198,6 +225,30 @@ class InFlight:
         on_idle = self.on_idle
         if on_idle is not None and (not self._callbacks or not (self._held or self._line)):
             on_idle()
+
+    def _hold(self, message: Hashable, size: int) -> None:
+        held = _Held(message, self._lost.append)
+        key = id(message)
+        held.key = key
+        held.size = size
+        self._held[key] = held
+        self._bytes += size
+
+    def _drop(self, message: Hashable) -> bool:
+        held = self._held.get(id(message))
+        if held is None:
+            return False
+        self._bytes -= held.size
+        del self._held[held.key]
+        return True
+
+    def _find_lost(self) -> None:
+        """Before its key is another's."""
+        while self._lost:
+            held = self._lost.popleft()
+            if self._held.get(held.key) is held:
+                self._bytes -= held.size
+                del self._held[held.key]
 
     def _first(self) -> tuple[Hashable, _Place]:
         return next(iter(self._line.items()))

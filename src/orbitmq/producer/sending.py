@@ -140,6 +140,7 @@ class Sending:
     """
 
     __slots__ = (
+        "__weakref__",
         "_attempts_left",
         "_broker",
         "_brokers",
