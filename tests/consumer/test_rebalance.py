@@ -21,7 +21,7 @@ from orbitmq.allocate import (
 from orbitmq.client.instance import ClientInstance
 from orbitmq.consumer.process_queue import PULL_EXPIRES_MS, ProcessQueue
 from orbitmq.consumer.rebalance import Membership, Rebalance, names, plan
-from orbitmq.errors import ConnectError, OrbitMQError, TopicNotFoundError
+from orbitmq.errors import ConnectError, OrbitMQError, TopicNotFoundError, for_code
 from orbitmq.message import MessageQueue
 from orbitmq.testing.clock import ManualClock
 
@@ -216,6 +216,22 @@ def test_a_consumer_the_broker_forgot_gives_up_its_queues_and_introduces_itself(
     assert cluster.heartbeats == 1
 
 
+@pytest.mark.parametrize("known", [["you"], for_code(codes.SYSTEM_ERROR, "no such group")])
+def test_a_broker_that_is_new_hears_of_the_consumer_before_it_is_asked_again(
+    known: list[str] | OrbitMQError, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unaware(Cluster):
+        async def heartbeat(self) -> None:
+            self.ids = ["me", "you"]
+
+    owner = Owner()
+    cluster = Unaware()
+    cluster.ids = known
+    assert asyncio.run(Rebalance(cluster, "readers", owner, AllocateAveragely(), expire=True).run())
+    assert sorted(owner.held) == ORDERS[:4]
+    assert not caplog.text
+
+
 def test_queues_that_could_not_be_taken_are_tried_again_soon() -> None:
     _, owner, rebalance = rebalancing()
     owner.refuse = {ORDERS[2]}
@@ -254,7 +270,9 @@ def test_a_topic_that_does_not_exist_is_waited_for_eagerly_but_not_for_ever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster, owner, rebalance = rebalancing(Owner(["orders", "unborn", RETRIES.topic]))
-    outcomes = [asyncio.run(rebalance.run()) for _ in range(31)]
+    outcomes = [asyncio.run(rebalance.run()) for _ in range(4)]
+    assert not caplog.text, "the topic may be about to be created"
+    outcomes += [asyncio.run(rebalance.run()) for _ in range(27)]
     assert outcomes == [False] * 30 + [True]
     assert caplog.text.count("waits for topic") == 1
     cluster.topics["unborn"] = [MessageQueue("unborn", "broker-a", 0)]

@@ -129,7 +129,8 @@ def test_room_of_a_message_that_nobody_has_any_more_is_found() -> None:
 
 def test_it_says_when_nothing_is_under_way_any_more() -> None:
     said: list[tuple[int, int]] = []
-    room = InFlight(1, 10, lambda: said.append((room.messages, room.callbacks)))
+    room = InFlight(1, 10)
+    room.on_idle = lambda: said.append((room.messages, room.callbacks))
     room.try_enter(message("a"), 1)
     line_up(room, "b", 1, [])
     room.leave(message("a"))

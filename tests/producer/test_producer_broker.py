@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-from orbitmq import Producer
+import pytest
+
+from orbitmq import LitePullConsumer, Producer, PushConsumer
 from orbitmq.aio.producer import AsyncProducer
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.codes import RequestCode
 from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
 from orbitmq.net.blocking import BlockingConnection
+from orbitmq.testing.wait import wait_until
 from orbitmq.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from orbitmq.wire.message_view import MessageView, decode_records
 
@@ -111,3 +114,27 @@ def test_results_name_the_places_of_the_log() -> None:
     }
     for result in results:
         assert places[result.message_queue][result.queue_offset] == result.message_id
+
+
+def test_a_new_topic_is_sent_to_and_consumed_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first = "CONSUME_FROM_FIRST_OFFSET"
+    pushed: list[MessageView] = []
+    with EmbeddedBroker() as broker:
+        name_server = broker.name_server
+        listener = PushConsumer("pushed", name_server=name_server, consume_from_where=first)
+        listener.subscribe("new", listener=pushed.extend)
+        with (
+            listener,
+            LitePullConsumer("polled", name_server=name_server, consume_from_where=first) as poller,
+            Producer("writers", name_server=name_server, send_timeout_ms=20_000) as producer,
+        ):
+            poller.subscribe("new")
+            for _ in range(4):
+                producer.send(Message("new", b"x"))
+            polled = 0
+            while polled < 4:
+                polled += len(poller.poll(timeout=10))
+            wait_until(lambda: len(pushed) == 4)
+            assert [record.getMessage() for record in caplog.records] == []

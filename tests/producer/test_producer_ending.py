@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from orbitmq import EmbeddedBroker, Message, Producer
 from orbitmq.errors import RequestTimeoutError
 from orbitmq.message import SendResult
 from orbitmq.producer.core import SendFuture
+from orbitmq.producer.in_flight import InFlight
 from orbitmq.testing.wait import wait_until
 from tests.client.stub_cluster import StubCluster
 from tests.producer.test_producer_broker import pull_all
@@ -137,13 +139,15 @@ def test_shutdown_waits_for_sends_that_wait_for_room(cluster: StubCluster) -> No
 def test_ctrl_c_on_the_way_to_the_loop_leaves_no_room_taken(
     cluster: StubCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(room: InFlight, *message: Any) -> bool:
+        assert try_enter(room, *message)
         raise KeyboardInterrupt
 
+    try_enter = InFlight.try_enter
     with Producer("writers", name_server=cluster.address, max_in_flight=1) as producer:
         producer.publish_queues("t")
         with monkeypatch.context() as patched:
-            patched.setattr(producer._core, "post", interrupted)
+            patched.setattr(InFlight, "try_enter", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 producer.send_async(Message("t", b"x"))
         assert producer._core.in_flight.messages == 0

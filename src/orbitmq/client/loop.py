@@ -35,6 +35,8 @@ Undo: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 Drain: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Waits for what is on its way, at the end of the process."""
 
+_Callback: TypeAlias = tuple[Callable[..., object], tuple[Any, ...], Callable[[], object] | None]
+
 _FORKED: Final = (
     "this client was made before the process was forked, and its thread stayed with the parent; "
     "make a new client in the child"
@@ -83,9 +85,7 @@ class LoopThread:
         """Those that were started and not shut down."""
         self._mailbox = Mailbox(self.loop)
         self._homes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
-        self._callbacks: SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]] | None] = (
-            SimpleQueue()
-        )
+        self._callbacks: SimpleQueue[_Callback | None] = SimpleQueue()
         self._callback_thread: threading.Thread | None = None
         self.callbacks_called = 0
         """How many have returned, of all clients."""
@@ -166,13 +166,20 @@ class LoopThread:
             mailbox = self._homes[home] = Mailbox(home)
         return Answer(home.create_future(), mailbox)
 
-    def call_back(self, function: Callable[..., object], *args: Any) -> None:
+    def call_back(
+        self,
+        function: Callable[..., object],
+        /,
+        *args: Any,
+        then: Callable[[], object] | None = None,
+    ) -> None:
         """Have the callback thread call ``function(*args)``; what it raises is logged.
 
-        Callbacks run one after the other, in the order asked for.
+        ``then`` is called afterwards in any case. Callbacks run one after the other, in the order
+        asked for.
         """
         self.expect_callbacks()
-        self._callbacks.put((function, args))
+        self._callbacks.put((function, args, then))
 
     def expect_callbacks(self) -> None:
         """Have the thread for them run: at the end of the process it is too late to start it."""
@@ -241,12 +248,14 @@ class LoopThread:
 
     def _run_callbacks(self) -> None:
         while (call := self._callbacks.get()) is not None:
-            function, args = call
+            function, args, then = call
             try:
                 function(*args)
             except BaseException:  # also sys.exit(): the others' callbacks go on
                 log.exception("a callback failed: %r", function)
             self.callbacks_called += 1
+            if then is not None:
+                then()
 
 
 class Answer(Generic[T]):

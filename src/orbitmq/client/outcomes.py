@@ -43,6 +43,10 @@ class _Guard(RLock):  # type: ignore[misc]  # it may be subclassed, by name it i
     def notify_all(self) -> None:
         """Tell nobody."""
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Not here; the time is over."""
+        return False
+
 
 class OutcomeFuture(Future[T]):
     """The outcome of a request. It cannot be cancelled: the request is on its way.

@@ -19,7 +19,7 @@ from orbitmq.allocate import AllocateByConfig, AllocateStrategy, allocate_all, j
 from orbitmq.client.instance import ClientInstance
 from orbitmq.clock import elapsed_ms
 from orbitmq.consumer.process_queue import ProcessQueue
-from orbitmq.errors import OrbitMQError, TopicNotFoundError
+from orbitmq.errors import BrokerInternalError, OrbitMQError, TopicNotFoundError
 from orbitmq.message import MessageQueue
 from orbitmq.names import RETRY_PREFIX
 
@@ -27,6 +27,8 @@ log = logging.getLogger("orbitmq.consumer.rebalance")
 
 _EAGER_LOOKS: Final = 30
 """How often a topic without a route is asked for again soon instead of at the next rebalance."""
+_PATIENT_LOOKS: Final = 5
+"""After how many of them that is a warning."""
 _MOST_NAMED: Final = 5
 """How many client ids a line of the log names."""
 
@@ -188,8 +190,7 @@ class Rebalance:
         if self._strategy is None:
             return await self._apply(topic, Membership((), tuple(queues)), queues)
         client_id = self._instance.client_id
-        client_ids = await self._instance.consumer_ids(self._group, topic)
-        client_ids = sorted(client_ids, key=java_order)
+        client_ids = sorted(await self._client_ids(topic), key=java_order)
         seen = client_id in client_ids
         if not seen:
             # The broker forgot us, so the others share our queues already.
@@ -204,6 +205,23 @@ class Rebalance:
         # AllocateByConfig names the queues of all topics.
         mine = list(dict.fromkeys(queue for queue in mine if queue.topic == topic))
         return await self._apply(topic, now, mine) and seen
+
+    async def _client_ids(self, topic: str) -> list[str]:
+        """The clients of the group, as a broker of ``topic`` knows them.
+
+        One that is new to us, as those of a new topic, may be asked before it has heard of us.
+        """
+        instance = self._instance
+        try:
+            client_ids = await instance.consumer_ids(self._group, topic)
+        except BrokerInternalError:  # it knows nobody of the group
+            if topic in self._known:
+                raise
+            client_ids = []
+        if topic in self._known or instance.client_id in client_ids:
+            return client_ids
+        await instance.heartbeat()
+        return await instance.consumer_ids(self._group, topic)
 
     async def _apply(self, topic: str, now: Membership, mine: Sequence[MessageQueue]) -> bool:
         """Have the owner hold ``mine`` of ``topic``; False when some could not be had yet."""
@@ -294,8 +312,10 @@ class Rebalance:
     def _without_route(self, topic: str, error: OrbitMQError) -> bool:
         """A topic nobody knows yet is asked for again soon, but not for ever."""
         self._looks[topic] += 1
-        if self._looks[topic] == 1 and not topic.startswith(RETRY_PREFIX):
-            log.warning("group %s waits for topic %s: %s", self._group, topic, error)
+        if self._looks[topic] in {1, _PATIENT_LOOKS} and not topic.startswith(RETRY_PREFIX):
+            # It may be about to be created by its first message.
+            level = logging.INFO if self._looks[topic] == 1 else logging.WARNING
+            log.log(level, "group %s waits for topic %s: %s", self._group, topic, error)
         return self._looks[topic] > _EAGER_LOOKS
 
     def _owners(self, members: Membership) -> dict[MessageQueue, str]:

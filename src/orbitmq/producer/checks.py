@@ -34,11 +34,16 @@ _ARGUMENTS: Final = {
 }
 _REFUSED: Final = names.SYSTEM_PROPERTIES - _SETTABLE
 _TEXT: Final = "it must be text (str), or None"
+_USUAL: Final = 1 << 31
 _INTEGER: Final = "it must be an integer of 32 bits"
 
 
 def check_message(message: Message) -> None:
-    """Raise InvalidMessageError for a field of a wrong type, and for a name of RocketMQ's own."""
+    """Raise InvalidMessageError for a field of a wrong type, and for a name of RocketMQ's own.
+
+    Names and values of properties that are no text are found when they are encoded, see
+    :func:`check_texts`.
+    """
     if not isinstance(message.topic, str):
         raise _wrong(message, "topic", "it must be text (str)")
     if not isinstance(message.body, (bytes, bytearray, memoryview)):
@@ -49,12 +54,34 @@ def check_message(message: Message) -> None:
         raise _wrong(message, "keys", f"{_TEXT}; several are given to Message(keys=[...])")
     if not (message.sharding_key is None or isinstance(message.sharding_key, str)):
         raise _wrong(message, "sharding_key", _TEXT)
-    if not _is_int32(message.delay_level):
+    level, flag = message.delay_level, message.flag
+    if not (level.__class__ is int and 0 <= level < _USUAL) and not _is_int32(level):
         raise _wrong(message, "delay_level", _INTEGER)
-    if not _is_int32(message.flag):
+    if not (flag.__class__ is int and 0 <= flag < _USUAL) and not _is_int32(flag):
         raise _wrong(message, "flag", _INTEGER)
-    if message.properties is not None:
-        _check_properties(message)
+    properties = message.properties
+    if properties is None:
+        return
+    if properties.__class__ is not dict and not isinstance(properties, Mapping):
+        raise _wrong(message, "properties", "it must be a mapping of str to str, or None")
+    if not _REFUSED.isdisjoint(properties):
+        name = next(name for name in properties if name in _REFUSED)
+        remedy = _ARGUMENTS.get(name, "RocketMQ itself sets it: choose another name")
+        raise InvalidMessageError(
+            f"property {name!r} of a message to {message.topic!r} is RocketMQ's own: {remedy}"
+        )
+
+
+def check_texts(topic: str, properties: Mapping[str, str]) -> None:
+    """Raise InvalidMessageError for a name or value that is no text."""
+    for name, value in properties.items():
+        pair: tuple[tuple[str, object], ...] = (("name", name), ("value", value))
+        for what, text in pair:
+            if not isinstance(text, str):
+                raise InvalidMessageError(
+                    f"property {short_repr(name)} of a message to {topic!r}: its {what} "
+                    f"{short_repr(text)} is {_kind(text)}, and must be text (str)"
+                )
 
 
 def check_batch(messages: object) -> None:
@@ -92,24 +119,6 @@ def check_queue(queue: object) -> None:
             f"queue={queue!r} is not a MessageQueue of topic, broker name (str) and number (int): "
             "take one of publish_queues()"
         )
-
-
-def _check_properties(message: Message) -> None:
-    properties: object = message.properties
-    if not isinstance(properties, Mapping):
-        raise _wrong(message, "properties", "it must be a mapping of str to str, or None")
-    for name, value in properties.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            what, wrong = ("value", value) if isinstance(name, str) else ("name", name)
-            raise InvalidMessageError(
-                f"property {short_repr(name)} of a message to {message.topic!r}: its {what} "
-                f"{short_repr(wrong)} is {_kind(wrong)}, and must be text (str)"
-            )
-        if name in _REFUSED:
-            remedy = _ARGUMENTS.get(name, "RocketMQ itself sets it: choose another name")
-            raise InvalidMessageError(
-                f"property {name!r} of a message to {message.topic!r} is RocketMQ's own: {remedy}"
-            )
 
 
 def _is_int32(value: object) -> bool:

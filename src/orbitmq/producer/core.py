@@ -63,13 +63,12 @@ class ProducerCore(ClientCore):
         if group == _RESERVED_GROUP:
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
         super().__init__(f"producer {group!r}")
-        self.in_flight = InFlight(
-            self.config.max_in_flight, self.config.max_in_flight_bytes, self._on_idle
-        )
+        self.in_flight = InFlight(self.config.max_in_flight, self.config.max_in_flight_bytes)
         self._group = group
         self._wait_for_callbacks = True
         self._sender: Sender
         self._under_way: UnderWay
+        self._callbacks_expected = False
         self._line_watch: asyncio.TimerHandle | None = None
         self._not_at_exit: Callable[[], None]
 
@@ -84,9 +83,7 @@ class ProducerCore(ClientCore):
             await instance.release()
             raise
         self.instance = instance
-        self._sender = Sender(
-            self._group, instance, self.config, self.in_flight, self.namespace, self._on_idle
-        )
+        self._sender = Sender(self._group, instance, self.config, self.in_flight, self.namespace)
         self._under_way = UnderWay(
             self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
         )
@@ -122,10 +119,6 @@ class ProducerCore(ClientCore):
         """What is still on its way has this error as its outcome."""
         self._sender.abandon(error)
 
-    def _on_idle(self) -> None:
-        """Nothing is on its way, or no callback is asked for; any thread may say so."""
-        self._under_way.on_idle()
-
     # What the instance asks
 
     def topics(self) -> Iterable[str]:
@@ -141,9 +134,7 @@ class ProducerCore(ClientCore):
     def deadline(self, timeout: float | None) -> Deadline:
         """When a send that begins now must end: in ``timeout`` seconds, or ``send_timeout_ms``."""
         self.lifecycle.check_running()
-        return self._deadline(self.config.send_timeout_ms if timeout is None else in_ms(timeout))
-
-    def _deadline(self, timeout_ms: int) -> Deadline:
+        timeout_ms = self.config.send_timeout_ms if timeout is None else in_ms(timeout)
         return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
 
     def time_left(self, deadline: Deadline) -> float:
@@ -254,7 +245,7 @@ class ProducerCore(ClientCore):
         try:
             if not self.in_flight.try_enter(sending, sending.size):
                 return False
-            self.post(sending)
+            self.thread.post(sending.start)
         except BaseException:  # Ctrl-C may come at any moment
             self.in_flight.abandon(sending)
             self.thread.post(self.in_flight.move)
@@ -278,10 +269,14 @@ class ProducerCore(ClientCore):
         which may not wait for other callbacks, comes first.
         """
 
+        def begun_now() -> Deadline:
+            timeout_ms = self.config.send_timeout_ms
+            return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
+
         def turn(entered: bool) -> None:
             if entered:
                 if not own_timeout:
-                    sending.deadline = self._deadline(self.config.send_timeout_ms)
+                    sending.deadline = begun_now()
                 self.post(sending)
             on_turn(entered)
 
@@ -316,14 +311,16 @@ class ProducerCore(ClientCore):
 
     def call_back(self, function: Callable[..., object], /, *args: object) -> None:
         """Have a callback called, which is in flight until then."""
-        self.in_flight.callback_asked()
-        self.thread.call_back(function, *args)
-        self.thread.call_back(self.in_flight.callback_called)
+        in_flight = self.in_flight
+        in_flight.callback_asked()
+        self.thread.call_back(function, *args, then=in_flight.callback_called)
 
     def expect_callbacks(self) -> None:
         """Have the thread for callbacks run."""
-        self.lifecycle.check_running()
-        self.thread.expect_callbacks()
+        if not self._callbacks_expected:
+            self.lifecycle.check_running()
+            self.thread.expect_callbacks()
+            self._callbacks_expected = True
 
 
 class BlockingSends:

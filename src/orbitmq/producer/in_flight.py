@@ -42,8 +42,7 @@ class InFlight:
 
     A message is anything hashable that stands for it, and lives as long as it is under way. All
     methods may be called from any thread. A message larger than all the bytes fits when it is
-    alone. ``on_idle`` is called, by whoever ended the last of them, when no message is under way
-    any more, and when no callback is.
+    alone.
     """
 
     __slots__ = (
@@ -57,15 +56,14 @@ class InFlight:
         "_lost",
         "_moved",
         "_moved_at",
-        "_on_idle",
+        "on_idle",
     )
 
-    def __init__(
-        self, limit: int, byte_limit: int, on_idle: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, limit: int, byte_limit: int) -> None:
+        self.on_idle: Callable[[], object] | None = None
+        """Called, by whoever ended the last, when no message is under way, and no callback."""
         self._limit = limit
         self._byte_limit = byte_limit
-        self._on_idle = on_idle
         self._lock = threading.Lock()
         self._held: dict[int, _Held] = {}
         self._lost: deque[_Held] = deque()
@@ -103,8 +101,14 @@ class InFlight:
     def try_enter(self, message: Hashable, size: int) -> bool:
         """Take room for a message of ``size`` bytes if there is some and nobody waits for it."""
         with self._lock:
-            self._find_lost()
-            if self._line or not self._fits(size):
+            if self._lost:
+                self._find_lost()
+            held = self._held  # as _fits: each message comes by
+            if (
+                self._line
+                or len(held) + self._callbacks >= self._limit
+                or (self._bytes + size > self._byte_limit and held)
+            ):
                 return False
             self._hold(message, size)
             return True
@@ -143,23 +147,21 @@ class InFlight:
         with self._lock:
             self._find_lost()
             turns = self._admit()
-            idle = not self._held and not self._line
         _tell(turns)
-        if idle:
-            self._on_idle()
+        self._tell_idle()
 
     def leave(self, message: Hashable, *, arrived: bool = True) -> None:
         """Give back the room of a message, if it has any; ``arrived`` if it was acknowledged."""
         with self._lock:
             if not self._drop(message):
                 return
-            self._find_lost()
+            if self._lost:
+                self._find_lost()
             turns = self._admit(arrived) if self._line else None
-            idle = not self._held and not self._line
         if turns:
             _tell(turns)
-        elif idle:
-            self._on_idle()
+        elif self.on_idle is not None:
+            self._tell_idle()
 
     def abandon(self, message: Hashable) -> None:
         """Give back the room of a sender that was interrupted, if it has any; then :meth:`move`."""
@@ -185,8 +187,7 @@ class InFlight:
             waiting = bool(self._line)
         for place in turned:
             place.on_turn(False)
-        if turned and not waiting and not self._held:
-            self._on_idle()
+        self._tell_idle()
         return waiting
 
     # Callbacks
@@ -201,11 +202,10 @@ class InFlight:
         with self._lock:
             self._callbacks -= 1
             turns = self._admit(True) if self._line else None
-            idle = not self._callbacks
         if turns:
             _tell(turns)
-        if idle:
-            self._on_idle()
+        if self.on_idle is not None:
+            self._tell_idle()
 
     def _admit(self, moved: bool = False) -> list[TurnHandler]:
         """Give room to the first of the line while there is some; who must be told of it."""
@@ -220,6 +220,11 @@ class InFlight:
         if moved:
             self._moved = True
         return turns
+
+    def _tell_idle(self) -> None:
+        on_idle = self.on_idle
+        if on_idle is not None and (not self._callbacks or not (self._held or self._line)):
+            on_idle()
 
     def _hold(self, message: Hashable, size: int) -> None:
         held = _Held(message, self._lost.append)

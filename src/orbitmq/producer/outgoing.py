@@ -17,12 +17,12 @@ from orbitmq.client.namespace import Namespace
 from orbitmq.errors import InvalidMessageError
 from orbitmq.message import Message
 from orbitmq.names import check_topic
-from orbitmq.producer.checks import check_batch, check_message
+from orbitmq.producer.checks import check_batch, check_message, check_texts
 from orbitmq.producer.config import ProducerConfig
 from orbitmq.wire import properties as property_names
 from orbitmq.wire.compress import compress
 from orbitmq.wire.ids import create_unique_id
-from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, encode_properties
+from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, join_properties
 from orbitmq.wire.record import encode_batch
 from orbitmq.wire.send_request import json_text
 
@@ -63,7 +63,7 @@ def prepare_message(message: Message, config: ProducerConfig, namespace: Namespa
     return Outgoing(
         topic,
         body,
-        json_text(_stored(properties, topic).decode()),
+        json_text(_stored(properties, topic)),
         sys_flag,
         message.flag,
         message_id,
@@ -102,7 +102,7 @@ def prepare_batch(
             )
         body = _checked_body(message, config.max_message_size)
         properties, message_id = _properties_of(message)
-        items.append((message.flag, body, _stored(properties, topic)))
+        items.append((message.flag, body, _stored(properties, topic).encode()))
         ids.append(message_id)
     body = encode_batch(items)
     if len(body) > config.max_message_size:
@@ -116,7 +116,7 @@ def prepare_batch(
     return Outgoing(
         topic,
         body,
-        json_text(_stored(own, topic).decode()),
+        json_text(_stored(own, topic)),
         0,
         0,
         ",".join(ids),
@@ -144,15 +144,19 @@ def _properties_of(message: Message) -> tuple[dict[str, str], str]:
     return properties, message_id
 
 
-def _stored(properties: dict[str, str], topic: str) -> bytes:
+def _stored(properties: dict[str, str], topic: str) -> str:
     """``properties`` in stored form, where their length has 15 bits."""
-    stored = encode_properties(properties)
-    if len(stored) > MAX_PROPERTIES_BYTES:
+    try:
+        text, size = join_properties(properties)
+    except TypeError:
+        check_texts(topic, properties)
+        raise
+    if size > MAX_PROPERTIES_BYTES:
         raise InvalidMessageError(
-            f"the properties of a message to {topic!r} take {len(stored)} bytes, over "
+            f"the properties of a message to {topic!r} take {size} bytes, over "
             f"{MAX_PROPERTIES_BYTES}: put them into the body"
         )
-    return stored
+    return text
 
 
 def _checked_body(message: Message, limit: int) -> bytes:

@@ -47,16 +47,13 @@ class PublishInfo:
             if not self.brokers <= avoid:
                 while self.queues[self._next % len(self.queues)].broker_name in avoid:
                     self._next += 1
-        return self._take()
+        position = self._next
+        self._next = position + 1
+        return self.queues[position % len(self.queues)]
 
     def replaced_by(self, queues: Sequence[MessageQueue]) -> PublishInfo:
         """The same turn over other queues."""
         return PublishInfo(queues, self._next)
-
-    def _take(self) -> MessageQueue:
-        position = self._next
-        self._next = position + 1
-        return self.queues[position % len(self.queues)]
 
 
 RouteHandler = Callable[["PublishInfo | OrbitMQError"], None]

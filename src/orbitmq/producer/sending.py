@@ -74,10 +74,7 @@ class Sink(Protocol):
 
 
 class Sender:
-    """What the messages of one producer need on their way.
-
-    ``on_idle`` is called when no message waits for its outcome any more.
-    """
+    """What the messages of one producer need on their way."""
 
     def __init__(
         self,
@@ -86,7 +83,6 @@ class Sender:
         config: ProducerConfig,
         in_flight: InFlight,
         namespace: Namespace,
-        on_idle: Callable[[], object],
     ) -> None:
         self.instance = instance
         self.config = config
@@ -97,7 +93,8 @@ class Sender:
         self.loop = asyncio.get_running_loop()
         self.failed = 0
         """Messages whose outcome was an error."""
-        self._on_idle = on_idle
+        self.on_idle: Callable[[], object] | None = None
+        """Called when none is pending any more."""
         self._group = group
         self._templates: dict[tuple[str, str, bool], SendRequestTemplate] = {}
         self.pending: set[Sending] = set()
@@ -125,8 +122,8 @@ class Sender:
     def ended(self, sending: Sending) -> None:
         """A message is no longer on its way."""
         self.pending.discard(sending)
-        if not self.pending:
-            self._on_idle()
+        if self.on_idle is not None and not self.pending:
+            self.on_idle()
 
     def abandon(self, error: OrbitMQError) -> None:
         """Let ``error`` be the outcome of all that is on its way, and of what comes later."""
@@ -158,6 +155,7 @@ class Sending:
         "_target",
         "_timer",
         "deadline",
+        "size",
     )
 
     def __init__(
@@ -171,6 +169,8 @@ class Sending:
         retries: int,
         oneway: bool = False,
     ) -> None:
+        self.size = len(outgoing.body)
+        """The bytes of its body."""
         self.deadline = deadline
         """When it must have its outcome."""
         self._sender = sender
@@ -186,11 +186,6 @@ class Sending:
         self._target: MessageQueue
         self._stored: SendResult | None = None
         self._finished = False
-
-    @property
-    def size(self) -> int:
-        """The bytes of its body."""
-        return len(self._outgoing.body)
 
     def start(self) -> None:
         """Take the first step, on the private loop."""
@@ -223,7 +218,8 @@ class Sending:
         sender = self._sender
         target = self._target = self._queue or self._select(info)
         broker = self._broker = target.broker_name
-        if broker in sender.unreachable.refused and not self._oneway:
+        refused = sender.unreachable.refused
+        if refused and broker in refused and not self._oneway:
             self._limit_wait()
             sender.unreachable.wait(self._pause_over)
             return
@@ -243,12 +239,12 @@ class Sending:
             instance.pool.acquire(address, self._connected)
 
     def _select(self, info: PublishInfo) -> MessageQueue:
-        key = self._outgoing.sharding_key
-        if key is not None:
-            return info.queues[abs(_hash(key)) % len(info.queues)]
-        refused = self._sender.unreachable.refused
-        if self._broker is None or info.brokers <= (avoid := refused | {self._broker}):
-            avoid = refused
+        outgoing = self._outgoing
+        if outgoing.sharding_key is not None:
+            return info.queues[abs(_hash(outgoing.sharding_key)) % len(info.queues)]
+        avoid = self._sender.unreachable.refused
+        if self._broker is not None and not info.brokers <= avoid | {self._broker}:
+            avoid |= {self._broker}
         return info.select(avoid)
 
     def _connected(self, connection: Connection | NetworkError) -> None:

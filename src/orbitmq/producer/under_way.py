@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 
 from orbitmq.client.loop import LoopThread
 from orbitmq.producer.sending import Sender
@@ -16,7 +17,7 @@ class UnderWay:
     """Waits for messages, those that wait for room included, and callbacks.
 
     ``patience`` is how many seconds may pass without any of them ending. Lives on the private
-    loop, but for :meth:`on_idle`.
+    loop.
     """
 
     def __init__(self, group: str, sender: Sender, thread: LoopThread, patience: float) -> None:
@@ -25,12 +26,6 @@ class UnderWay:
         self._in_flight = sender.in_flight
         self._thread = thread
         self._patience = patience
-        self._idle: asyncio.Event | None = None
-
-    def on_idle(self) -> None:
-        """No message, or no callback, is under way any more; any thread may say so."""
-        if self._idle is not None:
-            self._thread.post(self._idle.set)
 
     async def end(self, *, with_callbacks: bool) -> None:
         """Wait for every outcome, and for callbacks as long as they end."""
@@ -53,7 +48,9 @@ class UnderWay:
         self._tell_callbacks()
 
     async def _wait(self, *, with_callbacks: bool) -> None:
-        idle = self._idle = asyncio.Event()
+        idle = asyncio.Event()
+        self._sender.on_idle = idle.set
+        self._in_flight.on_idle = partial(self._thread.post, idle.set)
         try:
             while self._left() or (with_callbacks and self._in_flight.callbacks):
                 before = self._progress()
@@ -64,7 +61,7 @@ class UnderWay:
                 if self._progress() == before and not self._sender.pending:
                     return  # whoever was given room has gone, or a callback does not end
         finally:
-            self._idle = None
+            self._sender.on_idle = self._in_flight.on_idle = None
 
     def _left(self) -> int:
         """How many messages have no outcome; some may be in hand-over, or wait for room."""

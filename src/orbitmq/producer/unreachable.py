@@ -22,19 +22,15 @@ class UnreachableBrokers:
     """Which brokers of one producer were not reached, told in the log once for each time."""
 
     def __init__(self) -> None:
-        self._refused: set[str] = set()
+        self.refused: AbstractSet[str] = frozenset()
+        """Those just tried: nothing is sent to them before the pause is over."""
         self._away: set[str] = set()
         self._waiting: list[Callable[[], None]] = []
         self._pause: asyncio.TimerHandle | None = None
 
-    @property
-    def refused(self) -> AbstractSet[str]:
-        """Those just tried: nothing is sent to them before the pause is over."""
-        return self._refused
-
     def add(self, broker: str, error: NetworkError) -> None:
         """``broker`` was not reached."""
-        self._refused.add(broker)
+        self.refused |= {broker}
         if self._pause is None:
             self._pause = asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._try_again)
         if broker not in self._away:
@@ -57,7 +53,7 @@ class UnreachableBrokers:
 
     def _try_again(self) -> None:
         self._pause = None
-        self._refused.clear()
+        self.refused = frozenset()
         waiting, self._waiting = self._waiting, []
         for attempt in waiting:
             attempt()

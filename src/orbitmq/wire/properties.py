@@ -125,13 +125,20 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     what could not be read back: a ``\x01`` or ``\x02`` in a name, a ``\x02`` in a value, or a
     lone surrogate (Java stores a question mark for it).
     """
+    return join_properties(properties)[0].encode()
+
+
+def join_properties(properties: Mapping[str, str]) -> tuple[str, int]:
+    """The text of :func:`encode_properties`, and how many bytes it takes."""
     if not properties:
-        return b""
+        return "", 0
     text = PAIR_SEPARATOR.join(map(NAME_SEPARATOR.join, properties.items())) + PAIR_SEPARATOR
     if text.count(PAIR_SEPARATOR) != len(properties) or NAME_SEPARATOR in "".join(properties):
         raise InvalidMessageError(f"a property contains a separator: {_offender(properties)!r}")
+    if text.isascii():
+        return text, len(text)
     try:
-        return text.encode()
+        return text, len(text.encode())
     except UnicodeEncodeError as error:
         raise InvalidMessageError(f"a property is not valid Unicode: {error}") from error
 
