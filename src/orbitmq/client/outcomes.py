@@ -37,9 +37,6 @@ class _Guard(RLock):  # type: ignore[misc]  # it may be subclassed, by name it i
     lock held for ever and the private loop waiting for it. None waits by this one.
     """
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait no more: that was done before."""
-
     def notify_all(self) -> None:
         """Tell nobody."""
 

@@ -134,7 +134,9 @@ class ProducerCore(ClientCore):
     def deadline(self, timeout: float | None) -> Deadline:
         """When a send that begins now must end: in ``timeout`` seconds, or ``send_timeout_ms``."""
         self.lifecycle.check_running()
-        timeout_ms = self.config.send_timeout_ms if timeout is None else in_ms(timeout)
+        return self._deadline(self.config.send_timeout_ms if timeout is None else in_ms(timeout))
+
+    def _deadline(self, timeout_ms: int) -> Deadline:
         return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
 
     def time_left(self, deadline: Deadline) -> float:
@@ -269,14 +271,10 @@ class ProducerCore(ClientCore):
         which may not wait for other callbacks, comes first.
         """
 
-        def begun_now() -> Deadline:
-            timeout_ms = self.config.send_timeout_ms
-            return Deadline(self.instance.clock.monotonic() + timeout_ms / 1000, timeout_ms)
-
         def turn(entered: bool) -> None:
             if entered:
                 if not own_timeout:
-                    sending.deadline = begun_now()
+                    sending.deadline = self._deadline(self.config.send_timeout_ms)
                 self.post(sending)
             on_turn(entered)
 
