@@ -352,3 +352,27 @@ def test_those_who_wait_by_expressions_are_answered_in_several_turns(
         assert turns > 2
 
     with_broker(scenario, clock=clock)
+
+
+def test_an_arriving_message_is_held_against_no_more_expressions_than_there_is_time_for() -> None:
+    clock = SlowClock()
+
+    async def scenario(node: Running, client: Client) -> None:
+        other = await node.connect()
+        await send_priced(client, "T", 0)
+        for _ in range(100):
+            pull = pull_by(other, "T", "price = 2", offset=1, sys_flag=SUSPEND | SUBSCRIPTION)
+            asyncio.ensure_future(pull).add_done_callback(moved_on.append)
+        held = node.broker.pulling.held
+        await until(lambda: len(held) == 100, "all waiting")
+        clock.slow = True
+        await send_priced(client, "T", 1)
+        await until(lambda: len(moved_on) + len(held) == 100, "the others answered")
+        clock.slow = False
+        assert 0 < len(held) <= SLICE + 1
+        assert {answer.result().code for answer in moved_on} == {codes.PULL_RETRY_IMMEDIATELY}
+        await send_priced(client, "T", 2)
+        await until(lambda: len(moved_on) == 100, "all answered")
+
+    moved_on: list[asyncio.Future[RemotingCommand]] = []
+    with_broker(scenario, clock=clock)

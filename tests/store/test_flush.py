@@ -443,6 +443,28 @@ def test_a_topic_is_deleted_while_the_disk_is_busy(tmp_path: Path) -> None:
     assert len(list((tmp_path / "consumequeue" / TOPIC / "0").iterdir())) == 1
 
 
+def test_a_topic_made_anew_while_a_flush_runs_is_written_after_its_old_files_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"old"] * 12)
+        store._queue_flusher.flush(renew_mark=True)
+        remove_files = store._table._remove_files
+
+        def removed_too_late() -> OSError | None:
+            failure = remove_files()
+            monkeypatch.undo()
+            store._table.remove_topic(TOPIC)
+            put(store, b"new")
+            return failure
+
+        monkeypatch.setattr(store._table, "_remove_files", removed_too_late)
+        for _ in range(2):
+            store._queue_flusher.flush(renew_mark=False)
+            assert bodies(store) == [b"new"]
+        assert len(queue_units(tmp_path)) == 1
+
+
 def test_files_that_cannot_be_removed_are_no_part_of_the_topic_made_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,11 +474,15 @@ def test_files_that_cannot_be_removed_are_no_part_of_the_topic_made_anew(
     with opened(tmp_path) as store:
         put(store, *[b"old"] * 12)
         store._queue_flusher.flush(renew_mark=True)
+        old = queue_units(tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr("orbitmq.store.queue_table.shutil.rmtree", refuse)
             store.delete_topic(TOPIC)
             put(store, b"new")
             wait_until(lambda: "cannot be flushed" in caplog.text, "the complaint")
+            with pytest.raises(OSError, match="Permission denied"):
+                store._queue_flusher.flush(renew_mark=False)
+            assert queue_units(tmp_path) == old
             assert bodies(store) == [b"new"]
     with opened(tmp_path) as store:
         assert bodies(store) == [b"new"]
