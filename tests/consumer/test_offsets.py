@@ -112,6 +112,23 @@ class Offsets(RuleBasedStateMachine):
 TestOffsets = Offsets.TestCase
 
 
+def test_what_has_moved_since_it_was_saved_is_known() -> None:
+    store = MemoryStore()
+    assert not store.has_moved(Q0)
+    store.set_default(Q0, 3)
+    assert not store.has_moved(Q0)
+    store.update(Q0, 4)
+    assert store.has_moved(Q0)
+    asyncio.run(store.persist([Q0]))
+    assert not store.has_moved(Q0)
+    store.update(Q0, 5)
+    store.fail = True
+    asyncio.run(store.persist([Q0]))
+    assert store.has_moved(Q0)
+    store.remove(Q0)
+    assert not store.has_moved(Q0)
+
+
 def test_an_offset_that_cannot_be_read_is_an_error_and_not_no_offset() -> None:
     store = MemoryStore()
     store.fail = True

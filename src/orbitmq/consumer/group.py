@@ -362,8 +362,9 @@ class GroupConsumer(ClientCore, OperatedConsumer, Generic[HeldT]):
                 task.add_done_callback(lambda _: self.balance_soon())
 
     def _start_leaving(self, queues: Collection[MessageQueue]) -> list[asyncio.Task[None]]:
+        """Begin to give ``queues`` up; those first whose next owner would repeat messages."""
         started = []
-        for queue in list(queues):
+        for queue in sorted(queues, key=self.offsets.has_moved, reverse=True):
             task = self.tasks.get(queue)
             if task is not None and queue not in self._leaving:
                 task.stop()

@@ -56,6 +56,7 @@ class OffsetStore(ABC):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._offsets: dict[MessageQueue, int] = {}
+        self._begun_or_saved: dict[MessageQueue, int] = {}
         self._frozen: set[MessageQueue] = set()
 
     async def load(self) -> None:  # noqa: B027 - most stores have nothing to load
@@ -89,6 +90,7 @@ class OffsetStore(ABC):
     def set_default(self, queue: MessageQueue, offset: int) -> int:
         """Set the offset of ``queue`` where it has none; the one it has then."""
         with self._lock:
+            self._begun_or_saved.setdefault(queue, offset)
             return self._offsets.setdefault(queue, offset)
 
     def update_and_freeze(self, queue: MessageQueue, offset: int) -> None:
@@ -96,6 +98,10 @@ class OffsetStore(ABC):
         with self._lock:
             self._offsets[queue] = offset
             self._frozen.add(queue)
+
+    def has_moved(self, queue: MessageQueue) -> bool:
+        """Whether the offset of ``queue`` is further than where it began, or was last saved."""
+        return self._offsets.get(queue) != self._begun_or_saved.get(queue)
 
     def get(self, queue: MessageQueue) -> int:
         """The offset in memory, NO_OFFSET where there is none."""
@@ -130,6 +136,9 @@ class OffsetStore(ABC):
         offsets = self._of(queues)
         if offsets:
             await self.save(offsets, confirmed=confirmed)
+            with self._lock:
+                for queue in offsets.keys() & self._offsets.keys():
+                    self._begun_or_saved[queue] = offsets[queue]
 
     async def persist_all(
         self, owned: Collection[MessageQueue], *, confirmed: bool = False
@@ -165,6 +174,7 @@ class OffsetStore(ABC):
 
     def _forget(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)
+        self._begun_or_saved.pop(queue, None)
         self._frozen.discard(queue)
 
 

@@ -10,12 +10,15 @@ import pytest
 
 from orbitmq import Producer
 from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.codes import RequestCode
 from orbitmq.consumer.push.queue_locks import QueueLocks
 from orbitmq.message import MessageQueue
 from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
+from orbitmq.wire.headers import UpdateConsumerOffsetRequestHeader
 from orbitmq.wire.message_view import MessageView
 from tests.consumer.push.pushing import Inbox, committed, make, send
+from tests.net.seen import Seen
 
 
 def test_shutting_down_waits_for_listeners_and_leaves_the_rest_to_others(
@@ -49,6 +52,31 @@ def test_shutting_down_waits_for_listeners_and_leaves_the_rest_to_others(
         other.subscribe("orders")
         rest.wait(34)
     assert sorted(inbox.numbers() + rest.numbers()) == list(range(40))
+
+
+def test_queues_whose_offset_moved_are_given_back_first(
+    requests: list[Seen], broker: EmbeddedBroker, producer: Producer
+) -> None:
+    """The next owner waits only so long, and would repeat what was consumed of them."""
+    inbox = Inbox()
+    send(producer, [0], queue=0)  # makes the topic
+    with make(broker, inbox) as consumer:
+        consumer.subscribe("orders")
+        inbox.wait(1)
+        send(producer, [2], queue=2)
+        inbox.wait(2)
+        consumer._core.thread.run(consumer._core.persist_offsets())
+        send(producer, [3], queue=3)
+        inbox.wait(3)
+        wait_until(lambda: len(consumer._core.tasks) == 5, "all queues")
+        del requests[:]
+    saved = [
+        seen.command.header(UpdateConsumerOffsetRequestHeader).queue_id
+        for seen in requests
+        if seen.command.code == RequestCode.UPDATE_CONSUMER_OFFSET
+    ]
+    assert len(saved) == 5
+    assert saved[0] == 3
 
 
 def test_a_listener_that_takes_too_long_is_not_waited_for(
