@@ -62,8 +62,12 @@ def with_failing_disk(
                 return result.status
 
             await send("first")  # makes the topic
-            await scenario(node, disk, send)
-            disk.failures = 0
+            log = node.broker.store
+            await until(lambda: log.flushed_physical_offset == log.max_physical_offset, "a flush")
+            try:
+                await scenario(node, disk, send)
+            finally:
+                disk.failures = 0
 
     asyncio.run(main())
 

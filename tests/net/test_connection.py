@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import threading
+import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from orbitmq.errors import ConfigError, ConnectionLostError, NetworkError, Reque
 from orbitmq.net.connection import Connection
 from orbitmq.net.server import Server
 from orbitmq.wire.command import RemotingCommand, encode_request, encode_response
+from orbitmq.wire.frames import FrameDecoder
 
 LONG = 10_000
 
@@ -204,3 +209,39 @@ def test_a_port_in_use_is_named_with_the_remedy() -> None:
             await Server(echo).start("127.0.0.1", 70000)
 
     with_server(echo, scenario)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_what_came_while_this_process_stood_still_is_no_time_out(loop: str) -> None:
+    """As a laptop does that sleeps, or code that keeps the interpreter's lock."""
+    factory = pytest.importorskip(loop).new_event_loop
+    answered = threading.Event()
+
+    def answer(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer:
+            (request,) = FrameDecoder().feed(peer.recv(65536))
+            peer.sendall(encode_response(request, 0))
+            answered.set()
+            assert peer.recv(1) == b"", "the connection was given up"
+
+    async def main(address: tuple[str, int]) -> None:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(silent), *address
+        )
+        asking = asyncio.create_task(connection.call(7, timeout_ms=100))
+        await asyncio.sleep(0)  # it is asked ...
+        await asyncio.sleep(0)  # ... and sent
+        assert answered.wait(10)
+        time.sleep(0.5)  # noqa: ASYNC251 - the loop stands still beyond the time-out
+        assert (await asking).code == 0
+        connection.close()
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        ThreadPoolExecutor(1) as threads,
+        asyncio.Runner(loop_factory=factory) as runner,
+    ):
+        answering = threads.submit(answer, listener)
+        runner.run(main(listener.getsockname()))
+        answering.result(10)

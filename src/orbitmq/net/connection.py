@@ -28,7 +28,7 @@ ResponseHandler = Callable[["RemotingCommand | NetworkError"], None]
 
 _SWEEP_SECONDS = 0.05
 _SWEEP_SECONDS_A_WAITER = 2e-5
-_SILENCE_MS = 1000
+_SILENCE_MS = 2000
 _JOIN_BELOW = 64 * 1024
 _JOIN_PIECES = 4096
 _SHORT = 1024
@@ -51,7 +51,7 @@ class Connection(asyncio.BufferedProtocol):
 
     On the other side ``hook`` is what each request gets besides its own fields, and ``on_go_away``
     learns that the peer answered GO_AWAY and wants to be asked over another connection. A peer
-    from which nothing came all the while a request waited, a second or more, is taken for dead
+    from which nothing came all the while a request waited, two seconds or more, is taken for dead
     and the connection ends (NettyClientConfig.clientCloseSocketIfTimeout).
 
     ``context`` is the owner's, for what it knows of this peer.
