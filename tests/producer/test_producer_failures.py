@@ -330,7 +330,6 @@ def test_ctrl_c_interrupts_a_send() -> None:
                 producer.send(Message("t", b"x"), timeout=5)
             except KeyboardInterrupt:
                 print("interrupted")
-            producer.shutdown()
         """
     )
     assert (done.stdout, done.returncode) == ("interrupted\n", 0)
