@@ -43,7 +43,8 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         """Send a message, or several as a batch, and return where it went.
 
         As :meth:`orbitmq.Producer.send`, with ``retry_times_when_send_async_failed``. Waits for
-        room while ``max_in_flight`` messages are on their way. A cancelled send may still be
+        room while ``max_in_flight`` messages are on their way, as
+        :meth:`orbitmq.Producer.send_async`; any number may wait. A cancelled send may still be
         carried out.
         """
         core = self._core

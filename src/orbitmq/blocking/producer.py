@@ -45,7 +45,8 @@ class Producer(Face[ProducerCore]):
     def shutdown(self) -> None:
         """Wait for the outcome of what is on its way, and its callbacks; leave the brokers.
 
-        Takes no longer than the timeouts of what is on its way. Does nothing the second time.
+        Takes no longer than the timeouts of what is on its way, and than its callbacks, as long as
+        one ends within ``send_timeout_ms``; what is left is logged. Does nothing the second time.
         """
         self._shut_down(wait_for_callbacks=not loop_thread().on_callback_thread)
 
@@ -61,15 +62,17 @@ class Producer(Face[ProducerCore]):
         """Send a message, or a list of messages as one batch, and return where it went.
 
         ``queue``, or ``selector(queues, message, arg)``, says which queue it goes to: then it is
-        tried once. Otherwise it is tried up to ``retry_times_when_send_failed`` times more,
-        on another broker where there is one; with a sharding key, on the same queue.
-        ``timeout``, in seconds (``send_timeout_ms``), is for all of it.
+        sent once. Otherwise it is sent up to ``retry_times_when_send_failed`` times more, to
+        another broker where there is one; with a sharding key, to the same queue. A broker that
+        cannot be connected to is tried again and again. ``timeout``, in seconds
+        (``send_timeout_ms``), is for all of it.
 
         The messages of a batch have one topic and no delay; the batch goes to one queue, by the
         sharding key where all have the same.
 
         Raises:
-            InvalidMessageError: no body or too large, or a batch that cannot be one.
+            InvalidMessageError: no body or too large, a field of a wrong type, a property of
+                RocketMQ's own, or a batch that cannot be one.
             IllegalNameError: the topic.
             TopicNotFoundError: the topic does not exist and is not created by need.
             NetworkError: ConnectError, ConnectionLostError or RequestTimeoutError; after the last
@@ -127,9 +130,11 @@ class Producer(Face[ProducerCore]):
 
         Callbacks run one after the other on a thread of their own; what they raise is logged. A
         message that cannot be sent at all raises here, as in :meth:`send`; it is tried again up
-        to ``retry_times_when_send_async_failed`` times. While ``max_in_flight`` messages, or
-        ``max_in_flight_bytes``, are on their way this waits, and raises RequestTimeoutError
-        after ``timeout``.
+        to ``retry_times_when_send_async_failed`` times. While ``max_in_flight`` messages are on
+        their way or wait for their callback, or ``max_in_flight_bytes`` are on their way, this
+        waits. It raises RequestTimeoutError after ``timeout``; without one, when nothing was
+        acknowledged for ``send_timeout_ms``, and the message's own time begins after the wait.
+        What is on its way when the process ends has ``send_timeout_ms`` to arrive.
         """
         if callback is not None:
             sink = CallbackSink(callback, self._core)

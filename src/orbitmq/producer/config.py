@@ -18,11 +18,13 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """What a producer has besides (Java's ``DefaultMQProducer``)."""
 
     send_timeout_ms: Millis = 3_000
-    """How long a send may take in all, retries included."""
+    """How long a send may take in all, retries included; and how long may pass without anything
+    acknowledged while others wait for room."""
     send_max_timeout_per_request_ms: Millis | None = None
     """How long one attempt may take while another can follow. Default: all the time left."""
     retry_times_when_send_failed: CountOrZero = 2
-    """How often ``send`` tries again, on another broker where there is one."""
+    """How often ``send`` tries again, on another broker where there is one. Not counted is a broker
+    that cannot be connected to."""
     retry_times_when_send_async_failed: CountOrZero = 2
     """The same for ``send_async`` and AsyncProducer."""
     retry_another_broker_when_not_store_ok: bool = False
@@ -43,7 +45,7 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     max_message_size: Count = 4 * 1024 * 1024
     """The largest body, or batch, that is sent; brokers refuse more than 4 MiB by default."""
     compress_over_bytes: Count = 4096
-    """Bodies of at least this size are compressed. Batches are not."""
+    """Bodies of at least this size are compressed if that makes them smaller. Batches are not."""
     compress_level: Annotated[int, Meta(ge=0, le=22)] = 5
     """0 to 9 for ZLIB, 1 to 22 for ZSTD."""
     compress_type: CompressionType = CompressionType.ZLIB
@@ -53,8 +55,8 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     default_topic_queue_nums: Count = 4
     """How many queues a topic created so gets, at most."""
     max_in_flight: Count = 1024
-    """Messages sent asynchronously and not answered yet; the next send waits
-    (``backPressureForAsyncSendNum``; Java does not limit them unless told to)."""
+    """Messages sent asynchronously and not answered yet, and callbacks not called yet; the next
+    send waits (``backPressureForAsyncSendNum``; Java does not limit them unless told to)."""
     max_in_flight_bytes: Count = 100 * 1024 * 1024
     """The same in bytes of body (``backPressureForAsyncSendSize``)."""
 

@@ -46,9 +46,10 @@ class InFlight:
     """
 
     __slots__ = (
+        "_asked",
         "_byte_limit",
         "_bytes",
-        "_callbacks",
+        "_called",
         "_held",
         "_limit",
         "_line",
@@ -68,7 +69,8 @@ class InFlight:
         self._held: dict[int, _Held] = {}
         self._lost: deque[_Held] = deque()
         self._bytes = 0
-        self._callbacks = 0
+        self._asked = 0
+        self._called = 0
         self._line: OrderedDict[Hashable, _Place] = OrderedDict()
         self._moved = False
         self._moved_at = float("-inf")
@@ -83,7 +85,7 @@ class InFlight:
     @property
     def callbacks(self) -> int:
         """The callbacks asked for and not called yet."""
-        return self._callbacks
+        return self._asked - self._called
 
     @property
     def waiting(self) -> int:
@@ -106,7 +108,7 @@ class InFlight:
             held = self._held  # as _fits: each message comes by
             if (
                 self._line
-                or len(held) + self._callbacks >= self._limit
+                or len(held) + self._asked - self._called >= self._limit
                 or (self._bytes + size > self._byte_limit and held)
             ):
                 return False
@@ -195,14 +197,17 @@ class InFlight:
     def callback_asked(self) -> None:
         """Make room for a callback, which waits for none."""
         with self._lock:
-            self._callbacks += 1
+            self._asked += 1
 
     def callback_called(self) -> None:
-        """Give it back."""
-        with self._lock:
-            self._callbacks -= 1
-            turns = self._admit(True) if self._line else None
-        if turns:
+        """Give it back; only the callback thread says so, and so needs no lock.
+
+        Who enters the line looks at the count when it stands there.
+        """
+        self._called += 1
+        if self._line:
+            with self._lock:
+                turns = self._admit(True)
             _tell(turns)
         if self.on_idle is not None:
             self._tell_idle()
@@ -223,7 +228,7 @@ class InFlight:
 
     def _tell_idle(self) -> None:
         on_idle = self.on_idle
-        if on_idle is not None and (not self._callbacks or not (self._held or self._line)):
+        if on_idle is not None and (self._asked == self._called or not (self._held or self._line)):
             on_idle()
 
     def _hold(self, message: Hashable, size: int) -> None:
@@ -255,7 +260,7 @@ class InFlight:
 
     def _fits(self, size: int, *, urgent: bool = False) -> bool:
         held = self._held
-        count = len(held) if urgent else len(held) + self._callbacks
+        count = len(held) if urgent else len(held) + self._asked - self._called
         return count < self._limit and (self._bytes + size <= self._byte_limit or not held)
 
 
