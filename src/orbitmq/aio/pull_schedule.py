@@ -8,6 +8,7 @@ from typing import Unpack
 
 from orbitmq.aio.face import AsyncFace
 from orbitmq.aio.pull_consumer import AsyncPullConsumer
+from orbitmq.client.timeouts import patience_ms
 from orbitmq.consumer.parts import PullScheduleArguments
 from orbitmq.consumer.pull.schedule import CallbackT, PullScheduleCore, PullTaskCallback
 
@@ -55,4 +56,4 @@ class AsyncPullConsumerScheduleService(AsyncFace[PullScheduleCore]):
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait for the calls under way, at most ``timeout`` seconds, and leave the group."""
-        await self._shut_down(timeout)
+        await self._shut_down(patience_ms(timeout))

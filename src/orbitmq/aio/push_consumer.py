@@ -8,6 +8,7 @@ from typing import Unpack
 
 from orbitmq.aio.face import AsyncFace
 from orbitmq.client.loop import loop_thread
+from orbitmq.client.timeouts import patience_ms
 from orbitmq.consumer.flow_control import FlowControlTimes
 from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.consumer.parts import PushArguments
@@ -50,7 +51,7 @@ class AsyncPushConsumer(AsyncFace[PushCore]):
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait for running listeners, at most ``timeout`` seconds; see PushConsumer.shutdown."""
-        await self._shut_down(timeout)
+        await self._shut_down(patience_ms(timeout))
 
     def subscribe(
         self, topic: str, expression: Expression = "*", listener: ListenerFunction | None = None

@@ -8,6 +8,7 @@ from typing import Unpack
 
 from orbitmq.blocking.face import Face
 from orbitmq.blocking.pull_consumer import PullConsumer
+from orbitmq.client.timeouts import patience_ms
 from orbitmq.consumer.parts import PullScheduleArguments
 from orbitmq.consumer.pull.schedule import CallbackT, PullScheduleCore, PullTaskCallback
 
@@ -73,7 +74,8 @@ class PullConsumerScheduleService(Face[PullScheduleCore]):
         which it would wait.
         """
         self._service.refuse_shutdown_here()
+        timeout_ms = patience_ms(timeout)
         try:
-            self._shut_down(timeout)
+            self._shut_down(timeout_ms)
         finally:
             self._ended.set()

@@ -8,6 +8,7 @@ from typing import Unpack
 
 from orbitmq.blocking.face import Face
 from orbitmq.client.loop import loop_thread
+from orbitmq.client.timeouts import patience_ms
 from orbitmq.consumer.flow_control import FlowControlTimes
 from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.consumer.parts import PushArguments
@@ -170,7 +171,8 @@ class PushConsumer(Face[PushCore]):
         ClientStateError in one of its own listeners, for which it would wait.
         """
         self._service.refuse_shutdown_here()
+        timeout_ms = patience_ms(timeout)
         try:
-            self._shut_down(timeout)
+            self._shut_down(timeout_ms)
         finally:
             self._ended.set()

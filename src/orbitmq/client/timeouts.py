@@ -17,6 +17,8 @@ def in_ms(timeout: float) -> int:
     return max(1, round(timeout * 1000))
 
 
-def in_ms_or_zero(timeout: float) -> int:
-    """The same for what need not wait at all: 0 is allowed."""
+def patience_ms(timeout: float | None) -> int | None:
+    """The same for what need not wait at all: 0 may be given, or None for a default."""
+    if timeout is None:
+        return None
     return in_ms(timeout) if timeout else 0

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from orbitmq.client.functions import can_take, check_function, is_coroutine_function
-from orbitmq.client.timeouts import in_ms_or_zero
 from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.consumer.config import (
     PullScheduleConfig,
@@ -245,10 +244,10 @@ class PullScheduleCore(PullCore):
         if hasattr(self, "runner"):  # it was started
             refuse_shutdown_in([self.runner], f"consumer {self.group!r}", "callback")
 
-    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """As every consumer, once the calls under way have ended, or after ``timeout`` s."""
-        if timeout is not None:
-            self.patience_ms = in_ms_or_zero(timeout)
+    async def shutdown(self, timeout_ms: int | None = None) -> None:
+        """As every consumer, once the calls under way have ended, or after ``timeout_ms``."""
+        if timeout_ms is not None:
+            self.patience_ms = timeout_ms
         await super().shutdown()
 
     async def take_down(self) -> None:

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from orbitmq.client.background import Background
-from orbitmq.client.timeouts import in_ms_or_zero
 from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.consumer.config import PushConfig, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
@@ -164,10 +163,10 @@ class PushCore(ConsumerCore):
         """Raise ClientStateError in one of its listeners, which a shutdown waits for."""
         self.listeners.refuse_shutdown_here()
 
-    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Wait for running listeners, at most ``timeout`` s, then leave as every consumer."""
-        if timeout is not None:
-            self._drain_ms = in_ms_or_zero(timeout)
+    async def shutdown(self, timeout_ms: int | None = None) -> None:
+        """Wait for running listeners, at most ``timeout_ms``, then leave as every consumer."""
+        if timeout_ms is not None:
+            self._drain_ms = timeout_ms
         await super().shutdown()
 
     async def take_down(self) -> None:
