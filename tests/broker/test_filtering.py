@@ -360,8 +360,9 @@ def test_an_arriving_message_is_held_against_no_more_expressions_than_there_is_t
     async def scenario(node: Running, client: Client) -> None:
         other = await node.connect()
         await send_priced(client, "T", 0)
-        for _ in range(100):
-            pull = pull_by(other, "T", "price = 2", offset=1, sys_flag=SUSPEND | SUBSCRIPTION)
+        for number in range(100):  # of one expression one look would do for all
+            text = f"price = 2 OR price = {1000 + number}"
+            pull = pull_by(other, "T", text, offset=1, sys_flag=SUSPEND | SUBSCRIPTION)
             asyncio.ensure_future(pull).add_done_callback(moved_on.append)
         held = node.broker.pulling.held
         await until(lambda: len(held) == 100, "all waiting")
