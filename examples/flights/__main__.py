@@ -29,6 +29,7 @@ from examples.flights.consume import Arrivals, CarrierListener, Reader, Seen
 from orbitmq import EmbeddedBroker, Message, MessageQueue, Producer, SendResult, SendStatus
 
 CARRIER = "UA"
+PATIENCE_MS = 60_000  # a machine may be busy with something else
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 console = Console()
 
@@ -157,7 +158,9 @@ def exchange(
     readers = [Reader(f"reader-{n}", name_server, seen, read) for n in (1, 2, 3)]
     listener = CarrierListener(CARRIER, name_server, pushed)
     first, second, third = readers
-    with Producer("flight-sender", name_server=name_server) as producer:
+    with Producer(
+        "flight-sender", name_server=name_server, send_timeout_ms=PATIENCE_MS
+    ) as producer:
         producer.send(Message("demo-check", b"ready"))
         sender = threading.Thread(target=send_flights, args=(producer, flights, sent), daemon=True)
         sender.start()
@@ -221,7 +224,9 @@ def pipeline(
 
 def send_end_of_year(name_server: str) -> None:
     """Send the row that is later than every flight."""
-    with Producer("flight-sender", name_server=name_server) as producer:
+    with Producer(
+        "flight-sender", name_server=name_server, send_timeout_ms=PATIENCE_MS
+    ) as producer:
         producer.send(Message(data.TOPIC, msgspec.json.encode(data.END_OF_YEAR), tags="--"))
 
 
