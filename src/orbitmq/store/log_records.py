@@ -34,3 +34,51 @@ def _longer(buffer: bytes, room: int) -> int:
     length = int.from_bytes(buffer[:4], "big")
     is_record = int.from_bytes(buffer[4:8], "big") in (MAGIC_V1, MAGIC_V2)
     return length if is_record and len(buffer) < length <= room else 0
+
+
+def records_between(
+    log: CommitLog, start: int, end: Callable[[], int]
+) -> Iterator[RecordInfo]:
+    """The sound records of a log from ``start`` on that begin before what ``end`` says.
+
+    Where something is not a record it is reported, and reading goes on at the next one that is. If
+    the log's first files were deleted meanwhile, it goes on with what there is.
+    """
+    position = start
+    while position < end():
+        position = max(position, log.min_offset)
+        segment = log.find(position)
+        if segment is None:
+            return
+        for info in records(segment, position):
+            if info.physical_offset >= end():
+                return
+            yield info
+            position = info.physical_offset + info.size
+        if position >= end():
+            return
+        rest = segment.read(position, BLANK_HEAD)
+        if rest and not is_blank(rest, 0, len(rest)):
+            sound = next_sound(segment, position)
+            logger.error(
+                "%s is damaged at physical offset %d: the next sound message is at %s",
+                segment.path, position, sound if sound is not None else "the next file's",
+            )  # fmt: skip
+            position = segment.end if sound is None else sound
+        else:
+            position = segment.end
+
+
+def next_sound(segment: Segment, start: int) -> int | None:
+    """Where the first sound record of a file after ``start`` begins; None: there is none."""
+    found = (
+        offset - RECORD_HEADER.magic
+        for magic in (MAGIC_V1, MAGIC_V2)
+        for offset in segment.find_bytes(magic.to_bytes(4, "big"), start)
+    )
+    sound = (
+        offset
+        for offset in found
+        if offset > start and next(records(segment, offset), None) is not None
+    )
+    return min(sound, default=None)
