@@ -32,21 +32,22 @@ class ConfigFile:
         Raises StoreError when a file is there but cannot be read, and CorruptStoreError when one
         is there, but empty, and no other: what it held is lost, and to save over it would hide it.
         """
-        content = self._read(self.path)
+        content, backup = self._read(self.path), self._read(self.backup_path)
         if content:
             return content
-        backup = self.load_backup()
-        empty = [path for path in (self.path, self.backup_path) if path.exists()]
-        if backup is not None and self.path in empty:
-            logger.warning("%s is empty: its backup %s is used", self.path, self.backup_path)
-        elif backup is None and empty:
-            raise CorruptStoreError(
-                f"{empty[0]} is empty, and there is no other copy of it: what it held is lost. "
-                f"Restore {self.path} from a copy, or delete it (and {self.backup_path.name}) to "
-                "start without",
-                str(empty[0]),
-            )
-        return backup
+        if backup:
+            if content is not None:
+                logger.warning("%s is empty: its backup %s is used", self.path, self.backup_path)
+            return backup
+        for path, read in ((self.path, content), (self.backup_path, backup)):
+            if read is not None:
+                raise CorruptStoreError(
+                    f"{path} is empty, and there is no other copy of it: what it held is lost. "
+                    f"Restore {self.path} from a copy, or delete it (and {self.backup_path.name}) "
+                    "to start without",
+                    str(path),
+                )
+        return None
 
     def load_backup(self) -> bytes | None:
         """The content before the last; for a caller that cannot make sense of the last one."""
@@ -76,10 +77,10 @@ class ConfigFile:
         finally:
             os.close(fd)
 
-    def _read(self, path: Path) -> bytes:
+    def _read(self, path: Path) -> bytes | None:
         try:
             return path.read_bytes()
         except FileNotFoundError:
-            return b""
+            return None
         except OSError as error:
             raise store_error(error, path, "read") from error
