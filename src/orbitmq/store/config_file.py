@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from orbitmq.errors import CorruptStoreError
+from orbitmq.errors import BodyError, CorruptStoreError
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error, write_fully
 
 logger = logging.getLogger("orbitmq.store")
+
+_T = TypeVar("_T")
 
 
 class ConfigFile:
@@ -48,6 +51,31 @@ class ConfigFile:
                     str(path),
                 )
         return None
+
+    def load_as(self, parse: Callable[[bytes], _T]) -> _T | None:
+        """What ``parse`` makes of the content, or of the one before where that raises BodyError.
+
+        Raises as :meth:`load` does, and CorruptStoreError when neither can be parsed.
+        """
+        content = self.load()
+        if content is None:
+            return None
+        try:
+            return parse(content)
+        except BodyError as error:
+            backup = self.load_backup()
+            try:
+                if backup is None:
+                    raise
+                parsed = parse(backup)
+            except BodyError as second:
+                raise CorruptStoreError(
+                    f"{self.path} cannot be read ({second}), nor can its backup: mend the file, or "
+                    "remove it to start without what it holds",
+                    str(self.path),
+                ) from second
+            logger.warning("%s cannot be read (%s): its backup is used", self.path, error)
+            return parsed
 
     def load_backup(self) -> bytes | None:
         """The content before the last; for a caller that cannot make sense of the last one."""
