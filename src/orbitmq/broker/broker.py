@@ -28,6 +28,9 @@ from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.timetable import Timetable
 from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.transaction_check import Rules
+from orbitmq.broker.transaction_checker import TransactionChecker
+from orbitmq.broker.transactions import Transactions
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
 from orbitmq.names import SCHEDULE_TOPIC
@@ -62,6 +65,7 @@ class Broker:
         self.clock = clock
         self.store_host = store_host
         self.answer_ready: Callable[[], None] = _nothing
+        self._undelivered = ""
         delays = DelayLevels(config.store_config.delay_levels)
         with ExitStack() as undo:
             self.store = MessageStore.open(directory, config.store_config, clock, file_ops)
@@ -76,6 +80,21 @@ class Broker:
                 self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
             )
             self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.transactions = Transactions(
+                self.store, store_host, config.transaction_timeout_ms, clock.now_ms
+            )
+            self.transaction_checker = TransactionChecker(
+                self.store,
+                self.offsets,
+                self.topics,
+                Rules(
+                    config.transaction_timeout_ms,
+                    config.transaction_check_max,
+                    config.store_config.file_reserved_hours * 3_600_000,
+                ),
+                self.write,
+                clock.now_ms,
+            )
             self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config,
@@ -122,6 +141,7 @@ class Broker:
         timetable.every(config.delay_offset_save_interval_ms, self.saved.save_delays)
         timetable.every(config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms()))
         timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
+        timetable.every(config.transaction_check_interval_ms, self.transaction_checker.begin)
         return timetable
 
     def every(self, interval_ms: int, action: Callable[[], object]) -> None:
@@ -148,11 +168,15 @@ class Broker:
         if due_ms is not None and due_ms <= now_ms:
             self._deliver(now_ms)
         self._timetable.run(self.now_ms())
+        if self.transaction_checker.busy:
+            self.transaction_checker.step()
         self.answer_ready()
         self.filter_budget.renew()
 
     def wait_ms(self) -> int:
         """How long until something is due, unless messages arrive."""
+        if self.transaction_checker.busy:
+            return 0
         due_ms = self.delivery.due_ms
         delivery = _NOTHING_DUE_MS if due_ms is None else due_ms - self.clock.now_ms()
         return max(0, min(delivery, self._timetable.wait_ms(self.now_ms())))
@@ -216,9 +240,19 @@ class Broker:
     def _deliver(self, now_ms: int) -> None:
         try:
             self.delivery.run(now_ms)
+            self._undelivered = ""
+        except StoreError as error:
+            self._complain(str(error))
+            self.delivery.due_ms = now_ms + 1000
         except Exception:
             log.exception("delayed messages are not delivered, next try in a second")
             self.delivery.due_ms = now_ms + 1000
+
+    def _complain(self, reason: str) -> None:
+        """Log why delayed messages wait: once, not every second while it lasts."""
+        if reason != self._undelivered:
+            self._undelivered = reason
+            log.error("delayed messages are not delivered, next try in a second: %s", reason)
 
 
 def _physical_memory() -> int:
