@@ -41,6 +41,8 @@ def small(
         flush_interval_ms=HOUR_MS,
         queue_flush_interval_ms=queue_flush_interval_ms,
         cut_damaged_log=cut_damaged_log,
+        max_hash_slot_num=16,
+        max_index_num=64,
     )
 
 

@@ -22,6 +22,7 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.queries import Queries
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
@@ -95,6 +96,7 @@ class Broker:
                 self.write,
                 clock.now_ms,
             )
+            self.queries: Queries[Hashable] = Queries(self.store, self.consumers)
             self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config,

@@ -14,6 +14,7 @@ from orbitmq.broker.handlers.groups import GroupHandlers
 from orbitmq.broker.handlers.offset import OffsetHandlers
 from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
+from orbitmq.broker.handlers.query import QueryHandlers
 from orbitmq.broker.handlers.relay import RelayHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
@@ -56,6 +57,7 @@ class BrokerServer:
             SettingsHandlers(broker),
             StatisticsHandlers(broker),
             OperatorHandlers(broker),
+            QueryHandlers(broker),
             RelayHandlers(broker),
         )
         handlers = {

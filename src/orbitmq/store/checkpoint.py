@@ -59,7 +59,7 @@ class IndexMark(NamedTuple):
     log_min: int
     files: int
     name: int
-    count: int
+    index_count: int
     slot_count: int
     end_offset: int
     end_timestamp: int
@@ -84,8 +84,8 @@ class Checkpoint:
         if not self.existed:
             content = bytes(CHECKPOINT_SIZE)
         self._writing = Lock()
-        self.log_timestamp, self.queue_timestamp, self.index_timestamp, *rest = (
-            _APACHE.unpack_from(content)
+        self.log_timestamp, self.queue_timestamp, self.index_timestamp, *rest = _APACHE.unpack_from(
+            content
         )
         self.indexed_timestamp = _NEVER
         self._rest: Final = tuple(rest)

@@ -60,14 +60,14 @@ class IndexShape(NamedTuple):
 
 
 class IndexHeader(NamedTuple):
-    """What the first 40 bytes say; ``count`` is the number the next entry gets, 1 at first."""
+    """What the first 40 bytes say; ``index_count`` is the next entry's number, 1 at first."""
 
     begin_timestamp: int = 0
     end_timestamp: int = 0
     begin_offset: int = 0
     end_offset: int = 0
     slot_count: int = 0
-    count: int = 1
+    index_count: int = 1
 
 
 class Walk:
@@ -96,21 +96,21 @@ class IndexFile:
     The file keeps a descriptor until close(). For one thread at a time.
     """
 
-    def __init__(self, ops: FileOps, path: Path, shape: IndexShape, *, create: bool = False) -> None:
+    def __init__(
+        self, ops: FileOps, path: Path, shape: IndexShape, *, create: bool = False
+    ) -> None:
         self.path: Final = path
         self.shape: Final = shape
         self._ops = ops
-        self._fd = (
-            create_file(ops, path, shape.size) if create else ops.open(path, os.O_RDWR)
-        )
+        self._fd = create_file(ops, path, shape.size) if create else ops.open(path, os.O_RDWR)
         self.header = IndexHeader(*HEADER.unpack(os.pread(self._fd, HEADER.size, 0)))
-        if self.header.count <= 0:
-            self.header = self.header._replace(count=1)
+        if self.header.index_count <= 0:
+            self.header = self.header._replace(index_count=1)
 
     @property
     def is_full(self) -> bool:
         """Whether no entry fits any more."""
-        return self.header.count >= self.shape.entries
+        return self.header.index_count >= self.shape.entries
 
     @property
     def is_closed(self) -> bool:
@@ -118,15 +118,15 @@ class IndexFile:
         return self._fd < 0
 
     def may_have(self, begin: int, end: int) -> bool:
-        """Whether messages of that time (ms, both inclusive) are in it (IndexFile.isTimeMatched)."""
+        """Whether messages of that time, ms, are in it (IndexFile.isTimeMatched)."""
         first, last = self.header.begin_timestamp, self.header.end_timestamp
-        return begin < first and end > last or first <= begin <= last or first <= end <= last
+        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
     def select(self, walk: Walk) -> None:
         """Add what ``walk`` looks for, the newest first (IndexFile.selectPhyOffset)."""
         header = self.header
         number = self.slot(walk.key_hash % self.shape.slots)
-        if not _NO_ENTRY < number < header.count:
+        if not _NO_ENTRY < number < header.index_count:
             return
         while not walk.is_done:
             walk.steps -= 1
@@ -136,7 +136,7 @@ class IndexFile:
             timestamp = header.begin_timestamp + seconds * 1000
             if key_hash == walk.key_hash and walk.begin <= timestamp <= walk.end:
                 walk.found.append(offset)
-            is_last = not _NO_ENTRY < previous < header.count or previous == number
+            is_last = not _NO_ENTRY < previous < header.index_count or previous == number
             if is_last or timestamp < walk.begin:
                 return
             number = previous
@@ -182,13 +182,16 @@ class IndexWriter(IndexFile):
     in memory, and the next flush() tries again.
     """
 
-    def __init__(self, ops: FileOps, path: Path, shape: IndexShape, *, create: bool = False) -> None:
+    def __init__(
+        self, ops: FileOps, path: Path, shape: IndexShape, *, create: bool = False
+    ) -> None:
         super().__init__(ops, path, shape, create=create)
         self._map = mmap.mmap(-1, shape.slots * _SLOT_SIZE)
-        self._slots: memoryview[int] | None = memoryview(self._map).cast("i")
+        self._slots: memoryview[int] = memoryview(self._map).cast("i")
+        self._is_frozen = False
         self._dirty: set[int] = set()
         self._unwritten = bytearray()
-        self._written = self.header.count
+        self._written = self.header.index_count
         if not create:
             for first, values in self._slot_pieces():
                 self._slots[first : first + len(values)] = memoryview(values)
@@ -237,7 +240,7 @@ class IndexWriter(IndexFile):
         if self._unwritten:
             place = self.shape.first_entry + self._written * ENTRY.size
             write_fully(self._ops, self._fd, bytes(self._unwritten), place)
-            self._written = self.header.count
+            self._written = self.header.index_count
             self._unwritten = bytearray()
 
     def sync(self) -> None:
@@ -259,24 +262,24 @@ class IndexWriter(IndexFile):
         Entries are written before their slots: so those of the slots that are newer than
         ``header`` says are followed back along their chains, the newest first.
         """
-        end = max(self.header.count, header.count)
-        newer = []
-        for entry in self.entries(header.count, self.shape.entries):
-            if not any(entry) and header.count + len(newer) >= end:
+        end = max(self.header.index_count, header.index_count)
+        newer: list[tuple[int, int, int, int]] = []
+        for entry in self.entries(header.index_count, self.shape.entries):
+            if not any(entry) and header.index_count + len(newer) >= end:
                 break
             newer.append(entry)
-        for number in range(header.count + len(newer) - 1, header.count - 1, -1):
-            key_hash, _, _, previous = newer[number - header.count]
+        for number in range(header.index_count + len(newer) - 1, header.index_count - 1, -1):
+            key_hash, _, _, previous = newer[number - header.index_count]
             slot = abs(key_hash) % self.shape.slots
             if self._slots[slot] == number:
                 self._slots[slot] = previous if previous < number else _NO_ENTRY
                 self._dirty.add(slot // _SLOTS_A_PAGE)
         self.header = header
-        self._written = header.count
+        self._written = header.index_count
 
     def slot(self, index: int) -> int:
         """As of the file, but from memory."""
-        return self._slots[index] if self._slots is not None else super().slot(index)
+        return super().slot(index) if self._is_frozen else self._slots[index]
 
     def entry(self, number: int) -> bytes:
         """As of the file, or from memory when it is not there yet."""
@@ -287,9 +290,9 @@ class IndexWriter(IndexFile):
 
     def freeze(self) -> None:
         """Give the memory back after the last save(): from now on the file is only read."""
-        if self._slots is not None:
+        if not self._is_frozen:
+            self._is_frozen = True
             self._slots.release()
-            self._slots = None
             self._map.close()
 
     def close(self) -> None:

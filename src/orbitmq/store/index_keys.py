@@ -90,7 +90,8 @@ def _hash(data: bytes) -> int:
     """The 32 bits of String.hashCode for ASCII ``data``."""
     length = len(data)
     if length <= _LONGEST:
-        return sum(map(mul, data, _POWERS[_LONGEST + 1 - length :])) & _MASK
+        total: int = sum(map(mul, data, _POWERS[_LONGEST + 1 - length :]))
+        return total & _MASK
     return java_hash(data.decode("ascii")) & _MASK
 
 

@@ -1,11 +1,11 @@
 """Which files of the key index are to be trusted when a store is opened, and from where on to read.
 
 The index is made from the commit log, like the consume queues. Its files are as good as the last
-save before the process ended (see index_file.py): after a crash the newest one is taken back to the
-mark in ``checkpoint``. Where there is no such mark, because Apache RocketMQ used the directory last,
-its own rule holds: files of messages later than indexMsgTimestamp go (IndexService.load). Whatever
-goes, and whatever is damaged or missing, is made anew from the log, in the background; Apache makes
-anew only what its recovery of the log happens to read.
+save before the process ended (see index_file.py): after a crash the newest one is taken back to
+the mark in ``checkpoint``. Where there is no such mark, because Apache RocketMQ used the directory
+last, its own rule holds: files of messages later than indexMsgTimestamp go (IndexService.load).
+Whatever goes, and whatever is damaged or missing, is made anew from the log, in the background;
+Apache makes anew only what its recovery of the log happens to read.
 """
 
 from __future__ import annotations
@@ -49,12 +49,11 @@ def is_index_name(name: str) -> bool:
 
 
 def header_damage(file: IndexFile, previous_end: int, log_end: int) -> str:
-    """What is impossible in a file's header, behind one that ends at ``previous_end``; "" if all is
-    well."""
+    """What is impossible in a file's header, behind one that ends at ``previous_end``; or ""."""
     header = file.header
-    if not 1 <= header.count <= file.shape.entries:
-        return f"its header counts {header.count} entries, and there is room for {file.shape.entries}"
-    if header.count == 1:
+    if not 1 <= header.index_count <= file.shape.entries:
+        return f"its header counts {header.index_count} of at most {file.shape.entries} entries"
+    if header.index_count == 1:
         return ""
     if not previous_end <= header.begin_offset <= header.end_offset:
         return (
@@ -105,7 +104,7 @@ class _Loader:
         ops: FileOps,
         shape: IndexShape,
         log_end: int,
-        clean: bool,  # noqa: FBT001 - one of many, all given by name of their place
+        clean: bool,
         safe_timestamp: int,
         mark: IndexMark | None,
     ) -> None:
@@ -150,20 +149,22 @@ class _Loader:
             return self._is_marked or (mark is not None and not mark.name)
         if name < mark.name:
             return file.is_full and (file.path.parent / f"{mark.name:017d}").exists()
-        return file.header.count >= mark.count
+        return file.header.index_count >= mark.index_count
 
     def _keep(self, file: IndexFile) -> None:
         mark = self._mark
         header = file.header
-        if header.count < self._shape.entries:
+        if header.index_count < self._shape.entries:
             writer = IndexWriter(self._ops, file.path, self._shape)
             if not self._clean:
                 writer.cut(header)
             self._files.append(writer)
         else:
             self._files.append(IndexFile(self._ops, file.path, self._shape))
-        self._is_marked = mark is not None and int(file.path.name) == mark.name and (
-            header.count == mark.count
+        self._is_marked = (
+            mark is not None
+            and int(file.path.name) == mark.name
+            and (header.index_count == mark.index_count)
         )
 
     def loaded(self, log_min: int) -> LoadedIndex:
@@ -178,12 +179,13 @@ class _Loader:
             return LoadedIndex([], log_min, -1)
         last = self._files[-1]
         end = last.header.end_offset
-        return LoadedIndex(self._files, max(end, log_min), -1 if last.is_full else end)
+        is_whole = last.header.index_count > 1 and not last.is_full
+        return LoadedIndex(self._files, max(end, log_min), end if is_whole else -1)
 
 
 def _header(mark: IndexMark, header: IndexHeader) -> IndexHeader:
     return header._replace(
-        count=mark.count,
+        index_count=mark.index_count,
         slot_count=mark.slot_count,
         end_offset=mark.end_offset,
         end_timestamp=mark.end_timestamp,

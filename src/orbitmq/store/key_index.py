@@ -9,7 +9,6 @@ The same reading makes anew, after the start, what a crash, a damage or another 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,13 @@ from orbitmq.store.checkpoint import Checkpoint, IndexMark
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.file_ops import FileOps
-from orbitmq.store.index_file import IndexEntry, IndexFile, IndexHeader, IndexShape, IndexWriter, Walk
+from orbitmq.store.index_file import (
+    IndexEntry,
+    IndexHeader,
+    IndexShape,
+    IndexWriter,
+    Walk,
+)
 from orbitmq.store.index_keys import key_hash, message_hashes
 from orbitmq.store.index_recovery import load_index
 from orbitmq.store.log_records import records_between
@@ -40,6 +45,7 @@ _LINGER_SECONDS: Final = 0.02
 _BREATH_SECONDS: Final = 0.0001
 _RETRY_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 2.0
+_NEAR_BYTES: Final = 1 << 20
 _FINISH_BYTES: Final = 256 << 20
 _MAX_STEPS: Final = 500_000
 
@@ -47,8 +53,8 @@ _MAX_STEPS: Final = 500_000
 class KeyMatches(NamedTuple):
     """Physical offsets of messages that may have a key, ascending.
 
-    May: another key can have the same hash. ``last_timestamp`` (ms) and ``last_offset`` are those of
-    the newest message in the index (QueryOffsetResult).
+    May: another key can have the same hash. ``last_timestamp`` (ms) and ``last_offset`` are those
+    of the newest message in the index (QueryOffsetResult).
     """
 
     offsets: list[int]
@@ -85,6 +91,7 @@ class KeyIndex:
         loaded = load_index(ops, directory, self._shape, checkpoint, log, clean=clean)
         self._files = loaded.files
         self._position, self._known = loaded.position, loaded.known
+        self._reached = self._position  # as the position, with what waits for the disk
         self._timestamp = self._files[-1].header.end_timestamp if self._files else 0
         self._behind = self._position < log.end
         if self._behind:
@@ -99,7 +106,7 @@ class KeyIndex:
         self._saved_at = time.monotonic()
         self._lock = Lock()
         self._progress = Condition()
-        self._idle = self._stopping = self._failing = False
+        self._idle = self._stopping = False
         self._wake, self._hurry, self._halt = Event(), Event(), Event()
         self._failure: OSError | None = None
         self._thread = Thread(target=self._run, name="orbitmq-key-index", daemon=True)
@@ -194,7 +201,9 @@ class KeyIndex:
         target = self._log.end
 
         def is_settled() -> bool:
-            return self._position >= target or self._behind or self._failing or self._stopping
+            excused = self._stopping or self._failure is not None
+            far = self._behind and target - self._position > _NEAR_BYTES
+            return excused or far or self._position >= target
 
         if not is_settled():
             self._hurry.set()
@@ -205,30 +214,31 @@ class KeyIndex:
     # The thread
 
     def _run(self) -> None:
-        complaint = ""
         while True:
             stopping = self._stopping
             try:
                 self._work(save=stopping)
-                complaint, self._failing, self._failure = "", False, None
+                self._failure = None
             except OSError as error:
-                self._failing, self._failure = True, error
-                if str(error) != complaint:
-                    complaint = str(error)
-                    logger.error(
-                        "the key index cannot be written, next try in a second; keys of later "
-                        "messages are not found until it works: %s",
-                        error,
-                    )
+                self._fail(error)
             with self._progress:
                 self._progress.notify_all()
             if stopping:
                 return
             self._pause()
 
+    def _fail(self, error: OSError) -> None:
+        if str(error) != str(self._failure):  # once, not every second while it lasts
+            logger.error(
+                "the key index cannot be written, next try in a second; keys of later messages are "
+                "not found until it works: %s",
+                error,
+            )
+        self._failure = error
+
     def _pause(self) -> None:
         """Wait for something to do, and then a little for more of it."""
-        if self._failing:
+        if self._failure is not None:
             self._halt.wait(_RETRY_SECONDS)
             return
         due = self._saved_at + self._save_seconds - time.monotonic()
@@ -272,11 +282,11 @@ class KeyIndex:
         logger.info("the key index has read %d bytes of the commit log", self._position - begin)
 
     def _unread(self) -> Iterator[RecordInfo]:
-        return records_between(self._log, self._position, lambda: self._log.end)
+        return records_between(self._log, self._reached, lambda: self._log.end)
 
     def _take(self, staged: Sequence[StagedMessage]) -> None:
         entries: list[IndexEntry] = []
-        position = self._position
+        position = self._reached
         for queue, place, _, properties in staged:
             offset = place.physical_offset
             if offset < position:
@@ -300,16 +310,21 @@ class KeyIndex:
             offset = info.physical_offset
             if transaction_type(info.sys_flag) == TRANSACTION_ROLLBACK or offset == self._known:
                 continue
-            for value in message_hashes(info.topic, info.properties):
-                entries.append((value, offset, info.store_timestamp))
+            entries += [
+                (value, offset, info.store_timestamp)
+                for value in message_hashes(info.topic, info.properties)
+            ]
         if infos:
             last = infos[-1]
             self._put(entries, last.physical_offset + last.size, last.store_timestamp)
 
     def _put(self, entries: list[IndexEntry], position: int, timestamp: int) -> None:
-        """Put entries in; all before ``position`` is in the index then, or waits for the disk."""
+        """Put entries in; all before ``position`` is in the index then. Raises OSError.
+
+        The entries are kept then, for the next _drain().
+        """
         self._waiting += entries
-        self._position, self._timestamp = max(position, self._position), timestamp
+        self._reached, self._timestamp = max(position, self._reached), timestamp
         self._drain()
         time.sleep(_BREATH_SECONDS)  # or the loop would wait for the interpreter's lock
 
@@ -329,6 +344,7 @@ class KeyIndex:
                 self._save()
                 writer.freeze()
                 writer = None
+        self._position = self._reached
 
     def _writer(self) -> IndexWriter | None:
         last = self._files[-1] if self._files else None
@@ -342,9 +358,7 @@ class KeyIndex:
         name = int(time.strftime("%Y%m%d%H%M%S", local)) * 1000 + now % 1000
         if self._files:
             name = max(name, int(self._files[-1].path.name) + 1)
-        writer = IndexWriter(
-            self._ops, self._directory / f"{name:017d}", self._shape, create=True
-        )
+        writer = IndexWriter(self._ops, self._directory / f"{name:017d}", self._shape, create=True)
         if self._files:
             writer.begin_behind(self._files[-1].header)
         self._ops.fsync_directory(self._directory)
@@ -375,24 +389,23 @@ class KeyIndex:
         last = self._files[-1] if self._files else None
         if isinstance(last, IndexWriter):
             last.sync()
-            checkpoint.index_timestamp = max(
-                checkpoint.index_timestamp, last.header.end_timestamp
-            )
+            checkpoint.index_timestamp = max(checkpoint.index_timestamp, last.header.end_timestamp)
             checkpoint.write()
             last.save()
             last.sync()
-        position = self._waiting[0][1] if self._waiting else self._position
+        position = self._waiting[0][1] if self._waiting else self._reached
         header = last.header if last is not None else IndexHeader()
         checkpoint.index_mark = IndexMark(
             position,
             self._log.min_offset,
             len(self._files),
             int(last.path.name) if last is not None else 0,
-            header.count,
+            header.index_count,
             header.slot_count,
             header.end_offset,
             header.end_timestamp,
         )
         checkpoint.indexed_timestamp = self._timestamp
-        checkpoint.write()
+        if last is not None:  # else the mark goes to the disk with that of the queues
+            checkpoint.write()
         self._saved, self._saved_at = position, time.monotonic()

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from orbitmq.store.commit_log import END_BLANK, CommitLog
 from orbitmq.store.segment import Segment
-from orbitmq.wire.record import MAGIC_V1, MAGIC_V2, RecordInfo, check_record
+from orbitmq.wire.record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_HEADER,
+    RecordInfo,
+    check_record,
+    is_blank,
+)
+
+logger = logging.getLogger("orbitmq.store")
 
 _PIECE: Final = 1 << 20
 
@@ -36,49 +47,47 @@ def _longer(buffer: bytes, room: int) -> int:
     return length if is_record and len(buffer) < length <= room else 0
 
 
-def records_between(
-    log: CommitLog, start: int, end: Callable[[], int]
-) -> Iterator[RecordInfo]:
+def records_between(log: CommitLog, start: int, end: Callable[[], int]) -> Iterator[RecordInfo]:
     """The sound records of a log from ``start`` on that begin before what ``end`` says.
 
     Where something is not a record it is reported, and reading goes on at the next one that is. If
     the log's first files were deleted meanwhile, it goes on with what there is.
     """
     position = start
-    while position < end():
+    while position < (limit := end()):
         position = max(position, log.min_offset)
         segment = log.find(position)
         if segment is None:
             return
         for info in records(segment, position):
-            if info.physical_offset >= end():
-                return
+            if info.physical_offset >= limit:
+                break
             yield info
             position = info.physical_offset + info.size
-        if position >= end():
-            return
-        rest = segment.read(position, BLANK_HEAD)
-        if rest and not is_blank(rest, 0, len(rest)):
-            sound = next_sound(segment, position)
-            logger.error(
-                "%s is damaged at physical offset %d: the next sound message is at %s",
-                segment.path, position, sound if sound is not None else "the next file's",
-            )  # fmt: skip
-            position = segment.end if sound is None else sound
-        else:
-            position = segment.end
+        if position < min(limit, segment.end):
+            position = _behind_unsound(segment, position)
+
+
+def _behind_unsound(segment: Segment, position: int) -> int:
+    """Where to go on when there is no record at ``position``: the filler is there, or damage."""
+    rest = segment.read(position, END_BLANK)
+    if not rest or is_blank(rest, 0, len(rest)):
+        return segment.end
+    sound = next_sound(segment, position)
+    logger.error(
+        "%s is damaged at physical offset %d: the next sound message is at %d",
+        segment.path, position, segment.end if sound is None else sound,
+    )  # fmt: skip
+    return segment.end if sound is None else sound
 
 
 def next_sound(segment: Segment, start: int) -> int | None:
     """Where the first sound record of a file after ``start`` begins; None: there is none."""
-    found = (
-        offset - RECORD_HEADER.magic
-        for magic in (MAGIC_V1, MAGIC_V2)
-        for offset in segment.find_bytes(magic.to_bytes(4, "big"), start)
-    )
-    sound = (
-        offset
-        for offset in found
-        if offset > start and next(records(segment, offset), None) is not None
-    )
-    return min(sound, default=None)
+    first = []
+    for magic in (MAGIC_V1, MAGIC_V2):
+        for found in segment.find_bytes(magic.to_bytes(4, "big"), start):
+            offset = found - RECORD_HEADER.magic
+            if offset > start and next(records(segment, offset), None) is not None:
+                first.append(offset)
+                break
+    return min(first, default=None)
