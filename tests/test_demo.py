@@ -5,14 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from benchmarks.brokers import RunningBroker, fill
 from benchmarks.consumer_figures import latencies
 from benchmarks.generator import Plan, carry_out
+from examples.flights.delays import follow
 from orbitmq import EmbeddedBroker
 from tests.docs.snippets import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 @pytest.mark.spark
@@ -35,6 +42,32 @@ def test_the_demo_on_some_flights(tmp_path: Path) -> None:
     picture = tmp_path / "departure-delays.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert str(picture) in done.stdout
+
+
+class LateWorkerQuery:
+    """A query with ``rows`` done whose end, if ``late``, is Spark's word of a worker too slow."""
+
+    def __init__(self, rows: int, *, late: bool) -> None:
+        self.recentProgress = [SimpleNamespace(numInputRows=rows)]
+        self._late = late
+
+    def awaitTermination(self, timeout: int) -> bool:  # noqa: N802 - Spark's name
+        if self._late:
+            raise StreamingQueryException("Python worker failed to connect back.")
+        return True
+
+
+def test_a_query_whose_worker_came_late_is_started_again() -> None:
+    queries = [LateWorkerQuery(3, late=True), LateWorkerQuery(4, late=False)]
+    rows: list[int] = []
+    follow(lambda: cast("StreamingQuery", queries.pop(0)), rows.append)
+    assert sum(rows) == 7
+    assert not queries
+
+
+def test_a_worker_that_never_comes_ends_the_demo() -> None:
+    with pytest.raises(StreamingQueryException):
+        follow(lambda: cast("StreamingQuery", LateWorkerQuery(0, late=True)), lambda _: None)
 
 
 @pytest.mark.parametrize(("mode", "size"), [("send", 0), ("send", 32), ("pull", 32)])

@@ -203,13 +203,18 @@ def pipeline(
 
     to_parquet = stages.stage("Spark stream to Parquet", len(flights) + 1)
     to_topic = stages.stage("Spark stream to a topic", len(flights) + 1)
-    with local_session("flights", master="local[2]", config=QUIET) as spark:
+    # four attempts a task: a busy machine may start a Python worker too late for Spark
+    with local_session("flights", master="local[2,4]", config=QUIET) as spark:
 
         def run_to_end() -> None:
             for_files = delays.departure_delays(spark, name_server, "delays-to-parquet")
-            delays.follow(delays.write_parquet(for_files, parquet, scratch / "p"), to_parquet)
+            delays.follow(
+                lambda: delays.write_parquet(for_files, parquet, scratch / "p"), to_parquet
+            )
             for_topic = delays.departure_delays(spark, name_server, "delays-to-topic")
-            delays.follow(delays.send_delays(for_topic, name_server, scratch / "t"), to_topic)
+            delays.follow(
+                lambda: delays.send_delays(for_topic, name_server, scratch / "t"), to_topic
+            )
 
         run_to_end()
         send_end_of_year(name_server)

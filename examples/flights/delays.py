@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_A_BATCH = 120_000
+ATTEMPTS = 4
+_LATE_WORKER = "failed to connect back"
 
 
 def departure_delays(spark: SparkSession, name_server: str, group: str) -> DataFrame:
@@ -83,15 +85,41 @@ def send_delays(delays: DataFrame, name_server: str, checkpoint: Path) -> Stream
     )
 
 
-def follow(query: StreamingQuery, on_rows: Callable[[int], None]) -> None:
-    """Report the query's input rows while it runs; raise what stopped it."""
+def follow(start: Callable[[], StreamingQuery], on_rows: Callable[[int], None]) -> None:
+    """Run a query to its end, reporting the input rows of its batches; raise what stopped it.
+
+    Spark gives a Python worker ten seconds to appear, whatever else the machine does; a query that
+    failed for that is started again and goes on from its checkpoint.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    for attempts_left in reversed(range(ATTEMPTS)):
+        query = start()
+        try:
+            _report(query, on_rows)
+            return
+        except StreamingQueryException as error:
+            if _LATE_WORKER not in str(error) or not attempts_left:
+                raise
+
+
+def _report(query: StreamingQuery, on_rows: Callable[[int], None]) -> None:
     reported = 0
-    while not query.awaitTermination(1):
-        done = sum(progress.numInputRows for progress in query.recentProgress)
-        on_rows(max(0, done - reported))
-        reported = max(reported, done)
-    total = sum(progress.numInputRows for progress in query.recentProgress)
-    on_rows(max(0, total - reported))
+    running = True
+    try:
+        while running:
+            running = not query.awaitTermination(1)
+            reported += _advance(query, reported, on_rows)
+    except BaseException:
+        _advance(query, reported, on_rows)
+        raise
+
+
+def _advance(query: StreamingQuery, reported: int, on_rows: Callable[[int], None]) -> int:
+    """Report the rows beyond those reported; returns how many."""
+    rows = max(0, sum(progress.numInputRows for progress in query.recentProgress) - reported)
+    on_rows(rows)
+    return rows
 
 
 def read_back(spark: SparkSession, name_server: str) -> pd.DataFrame:

@@ -2,6 +2,9 @@
 
 Where Java or Maven is missing, these tests are skipped with the reason; with
 ORBITMQ_REQUIRE_APACHE=1 in the environment, as in continuous integration, they fail instead.
+
+What uses the session's Apache clusters is in the group "jvm", so that one worker starts them;
+other tests with a JVM are in "jvm-alone", and the two groups run side by side.
 """
 
 from __future__ import annotations

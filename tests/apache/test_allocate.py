@@ -34,7 +34,7 @@ from tests.apache.java_program import JavaProgram
 if TYPE_CHECKING:
     from tests.apache.jars import ApacheRelease
 
-pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm-alone")]
 
 CASES = 4_000
 ROOMS = ["hz", "sh", "bj", "sz"]

@@ -53,7 +53,7 @@ def tables() -> dict[str, list[tuple[set[str], str]]]:
 
 
 @pytest.mark.apache
-@pytest.mark.xdist_group("jvm")
+@pytest.mark.xdist_group("jvm-alone")
 def test_no_public_name_of_javas_consumers_is_missing(apache: ApacheRelease) -> None:
     with JavaProgram(apache, "ApiNames", list(JAVA.values())) as program:
         program.wait()

@@ -14,7 +14,7 @@ from tests.apache.jars import NEWEST, OLDEST
 if TYPE_CHECKING:
     from tests.apache.jars import ApacheRelease
 
-pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm-alone")]
 
 
 def test_golden_commands_are_what_apaches_classes_write(apache: ApacheRelease) -> None:

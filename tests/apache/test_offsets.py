@@ -28,7 +28,7 @@ CLIENT_ID, GROUP = "10.0.0.1@one", "readers"
 Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in range(2))
 BILLS = MessageQueue("bills", "broker-b", 7)
 
-pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm-alone")]
 
 
 def exchange(release: ApacheRelease, root: Path) -> tuple[dict[str, int], str]:

@@ -33,7 +33,7 @@ BROKERS = ("broker-a", "broker-b")
 COUNT = 12
 JAVA_VERSIONS = {NEWEST: 513, OLDEST: 407}  # MQVersion
 
-pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm-alone")]
 
 
 class Admin(JavaProgram):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from orbitmq import MessageView, Producer
 
-pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm-alone")]
 
 WANTED = "(price BETWEEN 10 AND 20 OR note IS NULL) AND carrier NOT IN ('DL')"
 COUNT = 200

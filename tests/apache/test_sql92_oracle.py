@@ -20,7 +20,7 @@ from tests.filters.sql92_cases import NEW_WORDS, Case, cases
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm-alone")]
 
 COUNT = 8_000
 

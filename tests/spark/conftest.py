@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from orbitmq.spark import local_session
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small session in which a failed task is tried again, as on a cluster."""
     home: Path = tmp_path_factory.mktemp("spark")
+    _bring_worker_into_memory()
     with warnings.catch_warnings():
         # PySpark warns of pandas 3, which nothing here uses.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
@@ -36,6 +39,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+def _bring_worker_into_memory() -> None:
+    """Read once what Python workers import: Spark gives each ten seconds, however cold the disk."""
+    modules = "pyspark.worker, pyspark.daemon, pyarrow, orbitmq.spark.reader, orbitmq.spark.writer"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", f"import {modules}"], check=True)
 
 
 @pytest.fixture(scope="session")

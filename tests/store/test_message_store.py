@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from orbitmq.errors import (
 )
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
-from orbitmq.store.message_store import MessageStore
+from orbitmq.store.message_store import MessageStore, StagedMessage
 from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.ids import tags_code
@@ -201,6 +202,36 @@ def test_listeners_hear_of_every_message_in_a_queue(
     code = tags_code("A")
     assert heard == [(TOPIC, 0, 1, code), (TOPIC, 1, 1, code), (TOPIC, 0, 2, code)]
     assert "an arrival listener failed for queue 0 of TopicTest" in caplog.text
+
+
+def test_write_listeners_are_told_once_a_write_of_all_that_was_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[list[tuple[bool, int, int, bytes]]] = []
+
+    def fail(staged: Sequence[StagedMessage]) -> None:
+        raise ValueError(f"listener of {len(staged)}")
+
+    def listen(staged: Sequence[StagedMessage]) -> None:
+        heard.append(
+            [(q is not None, place.queue_offset, code, text) for q, place, code, text in staged]
+        )
+
+    with opened(tmp_path) as store:
+        store.add_write_listener(fail)
+        store.add_write_listener(listen)
+        store.append(draft(b"one", tags="A"))
+        store.append(draft(b"half", sys_flag=TRANSACTION_PREPARED))
+        assert heard == []
+        store.write()
+        store.write()
+        put(store, b"two")
+    properties = b"TAGS\x01A\x02"
+    assert heard == [
+        [(True, 0, tags_code("A"), properties), (False, 0, 0, b"")],
+        [(True, 1, 0, b"")],
+    ]
+    assert "a write listener failed for 2 messages" in caplog.text
 
 
 def test_records_are_found_by_their_place_only(tmp_path: Path) -> None:

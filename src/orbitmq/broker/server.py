@@ -9,13 +9,16 @@ from typing import Final
 
 from orbitmq.broker.answers import WriteAnswers
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.handlers.admin import AdminHandlers
 from orbitmq.broker.handlers.client import ClientHandlers
+from orbitmq.broker.handlers.groups import GroupHandlers
 from orbitmq.broker.handlers.offset import OffsetHandlers
 from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.relay import RelayHandlers
 from orbitmq.broker.handlers.send import SendHandlers
+from orbitmq.broker.handlers.settings import SettingsHandlers
+from orbitmq.broker.handlers.statistics import StatisticsHandlers
+from orbitmq.broker.handlers.topics import TopicHandlers
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
 from orbitmq.net.server import Server
@@ -46,7 +49,10 @@ class BrokerServer:
             self._pulls,
             OffsetHandlers(broker),
             self._clients,
-            AdminHandlers(broker),
+            TopicHandlers(broker),
+            GroupHandlers(broker),
+            SettingsHandlers(broker),
+            StatisticsHandlers(broker),
             OperatorHandlers(broker),
             RelayHandlers(broker),
         )

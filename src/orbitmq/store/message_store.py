@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -58,7 +58,12 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     store_timestamp: int
 
 
-_Staged: TypeAlias = tuple[ConsumeQueue | None, Appended, int, bytes]
+StagedMessage: TypeAlias = tuple[ConsumeQueue | None, Appended, int, bytes]
+"""What write() wrote of one message: its queue (None: it entered none), place, tags code of the
+queue entry, and properties in stored form."""
+
+WriteListener: TypeAlias = Callable[[Sequence[StagedMessage]], None]
+"""Called with all that one write() wrote, in the order of the log; it must not change it."""
 
 
 class _Parts(NamedTuple):
@@ -91,8 +96,9 @@ class MessageStore:
         self._table = parts.table
         self._queues = parts.table.queues
         self._dispatched = parts.recovered.dispatched
-        self._staged: list[_Staged] = []
+        self._staged: list[StagedMessage] = []
         self._listeners: list[ArrivalListener] = []
+        self._write_listeners: list[WriteListener] = []
         self._closed = False
         self._log_flusher = LogFlusher(
             parts.log, parts.recovered.flushed, parts.config, directory.unflushed
@@ -260,6 +266,11 @@ class MessageStore:
                 if queue is not None:
                     queue.add(pack(place.physical_offset, place.size, tags_code))
             self._dispatched = Dispatched(self._log.end, last.physical_offset, last.store_timestamp)
+        for write_listener in self._write_listeners:
+            try:
+                write_listener(staged)
+            except Exception:
+                logger.exception("a write listener failed for %d messages", len(staged))
         for listener in self._listeners:
             _tell(listener, staged)
 
@@ -269,6 +280,14 @@ class MessageStore:
         What it raises is logged; the messages are stored all the same.
         """
         self._listeners.append(listener)
+
+    def add_write_listener(self, listener: WriteListener) -> None:
+        """Have ``listener`` called once in each write(), before the arrival listeners.
+
+        It gets everything that was written, also what entered no queue, and may keep it. What it
+        raises is logged; the messages are stored all the same.
+        """
+        self._write_listeners.append(listener)
 
     def request_flush(self, callback: FlushCallback) -> None:
         """Have ``callback`` called once all written so far is on the disk.
@@ -425,7 +444,7 @@ def _recovered(place: StoreDirectory, config: StoreConfig, ops: FileOps, undo: E
     return _Parts(config, log, table, checkpoint, recovered)
 
 
-def _tell(listener: ArrivalListener, staged: list[_Staged]) -> None:
+def _tell(listener: ArrivalListener, staged: list[StagedMessage]) -> None:
     for queue, place, tags_code, properties in staged:
         if queue is not None:
             try:

@@ -1,16 +1,20 @@
-"""Offsets: 14, 15, 29, 30, 31, 32."""
+"""Offsets: 14, 15, 29, 30, 31, 32, 202."""
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.handlers.answering import answer
 from orbitmq.broker.offsets import check_offset
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
+from orbitmq.message import MessageQueue
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Handler
+from orbitmq.wire.bodies import TopicOffset, TopicStatsTable
 from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import (
     OffsetResponseHeader,
@@ -18,12 +22,15 @@ from orbitmq.wire.headers import (
     SearchOffsetRequestHeader,
     TimestampResponseHeader,
     TopicQueueRequestHeader,
+    TopicRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 
 log = logging.getLogger("orbitmq.broker")
 
 _UPPER = "UPPER"
+_LISTED_QUEUES: Final = 1_024
+"""Up to how many queues a topic's statistics list those too that were never written."""
 
 
 class OffsetHandlers:
@@ -43,6 +50,7 @@ class OffsetHandlers:
             RequestCode.GET_MAX_OFFSET: self._max,
             RequestCode.GET_MIN_OFFSET: self._min,
             RequestCode.GET_EARLIEST_MSG_STORETIME: self._earliest,
+            RequestCode.GET_TOPIC_STATS_INFO: self._topic_stats,
         }
 
     def _query(self, command: RemotingCommand, _connection: Connection) -> bytes:
@@ -119,6 +127,25 @@ class OffsetHandlers:
         header = command.header(TopicQueueRequestHeader)
         timestamp = self._store.earliest_timestamp(header.topic, header.queue_id)
         return encode_response(command, codes.SUCCESS, TimestampResponseHeader(timestamp=timestamp))
+
+    def _topic_stats(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        name = command.header(TopicRequestHeader).topic
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            raise BrokerError(codes.TOPIC_NOT_EXIST, f"this broker has no topic {name!r}")
+        store, broker_name = self._store, self._broker.config.broker_name
+        table = {}
+        queues = max(topic.read_queue_nums, topic.write_queue_nums)
+        for queue_id in range(queues):
+            end = store.max_offset(name, queue_id)
+            if not end and queues > _LISTED_QUEUES:
+                continue
+            table[MessageQueue(name, broker_name, queue_id)] = TopicOffset(
+                store.min_offset(name, queue_id),
+                end,
+                store.store_timestamp_at(name, queue_id, end - 1) if end else 0,
+            )
+        return answer(command, TopicStatsTable(table))
 
 
 def _offset(command: RemotingCommand, offset: int) -> bytes:

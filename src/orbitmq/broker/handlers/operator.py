@@ -12,12 +12,12 @@ from typing import cast
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.clients import ClientInfo
+from orbitmq.broker.handlers.answering import answer
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Answer, Handler
 from orbitmq.wire import admin_bodies
-from orbitmq.wire.bodies import Body
 from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import (
     CloneGroupOffsetRequestHeader,
@@ -64,7 +64,7 @@ class OperatorHandlers:
             raise BrokerError(
                 codes.CONSUMER_NOT_ONLINE, f"consumer group {name!r} has no member online"
             )
-        return _answer(
+        return answer(
             command,
             admin_bodies.ConsumerConnection(
                 _connections(group.members.items()),
@@ -80,7 +80,7 @@ class OperatorHandlers:
         members = self._broker.producers.groups.get(name)
         if members is None:
             raise BrokerError(codes.SYSTEM_ERROR, f"producer group {name!r} has no member online")
-        return _answer(command, admin_bodies.ProducerConnection(_connections(members.items())))
+        return answer(command, admin_bodies.ProducerConnection(_connections(members.items())))
 
     def _consume_stats(self, command: RemotingCommand, _connection: Connection) -> Answer:
         header = command.header(GetConsumeStatsRequestHeader)
@@ -88,21 +88,21 @@ class OperatorHandlers:
         topics = [name for name in (header.topic_list or "").split(_TOPIC_SEPARATOR) if name]
         topics = topics or self._operating.consumed_topics(group, header.topic)
         progress = self._operating.progress(group, topics)
-        return _answer(command, admin_bodies.ConsumeStats(progress))
+        return answer(command, admin_bodies.ConsumeStats(progress))
 
     def _groups_of_topic(self, command: RemotingCommand, _connection: Connection) -> Answer:
         topic = command.header(TopicRequestHeader).topic
-        return _answer(command, admin_bodies.GroupList(self._operating.groups_of(topic)))
+        return answer(command, admin_bodies.GroupList(self._operating.groups_of(topic)))
 
     def _topics_of_group(self, command: RemotingCommand, _connection: Connection) -> Answer:
         group = command.header(GroupRequestHeader).group
-        return _answer(command, TopicList(frozenset(self._broker.offsets.topics(group))))
+        return answer(command, TopicList(frozenset(self._broker.offsets.topics(group))))
 
     def _subscription(self, command: RemotingCommand, _connection: Connection) -> Answer:
         header = command.header(GroupRequestHeader)
         topic = header.topic or ""
         found = self._operating.subscriptions(header.group).get(topic)
-        return _answer(
+        return answer(
             command, admin_bodies.QuerySubscriptionResponseBody(header.group, topic, found)
         )
 
@@ -126,8 +126,3 @@ def _connections(
         )
         for connection, client in members
     ]
-
-
-def _answer(command: RemotingCommand, body: Body) -> list[bytes]:
-    data = body.encode()
-    return [encode_response(command, codes.SUCCESS, body_length=len(data)), data]

@@ -1,0 +1,42 @@
+"""The snippets of docs/producers.md, and what they promise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq import EmbeddedBroker
+from tests.docs.snippets import ROOT, run, snippet, snippets
+
+PRODUCERS = "docs/producers.md"
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+def test_sending(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    run(snippet(PRODUCERS, "result.status.name"), broker.name_server)
+    assert capsys.readouterr().out == "SEND_OK orders\n"
+
+
+def test_every_python_snippet_is_run() -> None:
+    """By a call of snippet() in one of the tests of this folder that are named for the page."""
+    wanted = [
+        mark
+        for path in Path(__file__).parent.glob("test_producers*.py")
+        for mark in re.findall(r'snippet\(PRODUCERS, "([^"]+)"\)', path.read_text())
+    ]
+    for code in snippets(PRODUCERS):
+        assert any(mark in code for mark in wanted), code
+
+
+def test_the_pages_it_names_exist() -> None:
+    text = (ROOT / PRODUCERS).read_text()
+    for name in re.findall(r"\]\((\w[\w.-]*\.md)\)", text):
+        assert (ROOT / "docs" / name).is_file(), name
