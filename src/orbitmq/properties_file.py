@@ -16,13 +16,13 @@ _SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)|\\$", re.DOTALL)
 _SHORT: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _TO_ESCAPE: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
-_PAIR: Final = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
+_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The values by name; of a name that is there twice, the last.
+    r"""The values by name; of a name that is there twice, the last.
 
-    A backslash at the end joins a line to the next one; ``\\uXXXX`` with too few digits is taken
+    A backslash at the end joins a line to the next one; ``\uXXXX`` with too few digits is taken
     as it stands, which Java refuses.
     """
     return dict(_pair(line) for _, line in _logical_lines(text))
@@ -98,7 +98,12 @@ def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     text = _ESCAPE.sub(_meaning, text)
-    return _PAIR.sub(lambda pair: (pair[1] + pair[2]).encode("utf-16", "surrogatepass").decode("utf-16"), text)
+    return _PAIR.sub(_joined, text)
+
+
+def _joined(pair: re.Match[str]) -> str:
+    """The character of two units."""
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def _meaning(escape: re.Match[str]) -> str:

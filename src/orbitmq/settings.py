@@ -24,7 +24,9 @@ _MOST_DIGITS: Final = 20
 class Kind(Protocol):
     """How a field's value is written; ``allowed`` says which texts there are."""
 
-    allowed: str
+    @property
+    def allowed(self) -> str:
+        """The texts there are, for an error."""
 
     def parse(self, text: str) -> object:
         """The value of a text. Raises ValueError when it has none."""
@@ -84,14 +86,14 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Any text."""
+    """Any text of one line."""
 
-    allowed: str = f"a text of at most {_LONGEST_TEXT} characters"
+    allowed: str = f"at most {_LONGEST_TEXT} characters that can be printed"
 
     def parse(self, text: str) -> str:
-        """The text itself."""
-        if len(text) > _LONGEST_TEXT:
-            raise ValueError("too long")
+        """The text itself; what cannot be printed would break what it is put into."""
+        if len(text) > _LONGEST_TEXT or not text.isprintable():
+            raise ValueError("too long, or not to be printed")
         return text
 
     def format(self, value: Any) -> str:

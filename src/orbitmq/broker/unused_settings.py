@@ -212,7 +212,26 @@ UNUSED: Final = (
         "it is of the machine Apache's broker stands on",
         """
         rocketmqHome= brokerConfigPath= messageStorePlugIn= startAcceptSendRequestTimeStamp=0
+        configBlackList=configBlackList;brokerConfigPath
         """,
+    ),
+    Section(
+        "pulls wait for messages, and consumers are told of changes at once",
+        """
+        shortPollingTimeMills=1000 realTimeNotifyConsumerChange=true
+        consumerFallbehindThreshold=17179869184
+        """,
+    ),
+    Section(
+        "consumers that broadcast keep their offsets themselves",
+        """
+        enableBroadcastOffsetStore=true broadcastOffsetExpireSecond=120
+        broadcastOffsetExpireMaxSecond=300
+        """,
+    ),
+    Section(
+        "a file that is read from stays there until it is read",
+        "destroyMapedFileIntervalForcibly=120000 redeleteHangedFileInterval=120000",
     ),
     Section(
         "signatures are not checked",
@@ -228,6 +247,28 @@ UNUSED: Final = (
         statefulAuthorizationCacheExpiredSecond=60
         """,
     ),
+    Section(
+        "what it sets is not here yet",
+        """
+        brokerPermission=6 msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
+        rejectTransactionMessage=false brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
+        transactionTimeOut=6000 transactionCheckMax=15 transactionCheckInterval=30000
+        storeReplyMessageEnable=true maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
+        transactionOpBatchInterval=3000 validateSystemTopicWhenUpdateTopic=true
+        subscriptionExpiredTimeout=600000 enableMixedMessageType=false
+        clearRetryTopicWhenDeleteTopic=true allowRecallWhenBrokerNotWriteable=true
+        recallMessageEnable=false putMsgIndexHightWater=600000 messageIndexEnable=true
+        maxHashSlotNum=5000000 maxIndexNum=20000000 messageIndexSafe=false defaultQueryMaxNum=32
+        mappedFileSizeTimerLog=104857600 timerPrecisionMs=1000 timerRollWindowSlot=172800
+        timerFlushIntervalMs=1000 timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
+        timerEnableDisruptor=false timerEnableCheckMetrics=true timerInterceptDelayLevel=false
+        timerMaxDelaySec=259200 timerWheelEnable=true disappearTimeAfterStart=-1
+        timerStopEnqueue=false timerCheckMetricsWhen=05 timerSkipUnknownError=false
+        timerWarmEnable=false timerStopDequeue=false timerEnableRetryUntilSuccess=false
+        timerCongestNumEachSlot=2147483647 timerMetricSmallThreshold=1000000
+        timerProgressLogIntervalMs=10000 maxBatchDeleteFilesNum=50
+        """,
+    ),
 )
 
 REFUSED: Final = (
@@ -241,15 +282,16 @@ REFUSED: Final = (
     ),
     Section("there are no controllers", "enableControllerMode=false"),
     Section("there is no DLedger", "enableDLegerCommitLog=false"),
-    Section(
-        "there are no broker containers", "isBrokerContainer=false isInBrokerContainer=false"
-    ),
+    Section("there are no broker containers", "isBrokerContainer=false isInBrokerContainer=false"),
     Section(
         "the store is of files, RocksDB is out of its scope",
         "storeType=default rocksdbCQDoubleWriteEnable=false",
     ),
-    Section("signatures are not checked", """
-        aclEnable=false authenticationEnabled=false authorizationEnabled=false"""),
+    Section(
+        "signatures are not checked",
+        """
+        aclEnable=false authenticationEnabled=false authorizationEnabled=false""",
+    ),
     Section(
         "there is no pop consumption", "defaultMessageRequestMode=PULL useStaticSubscription=false"
     ),
@@ -261,20 +303,33 @@ REFUSED: Final = (
         "records are as 4.9 and 5.x write them by default",
         "enabledAppendPropCRC=false readUnCommitted=false",
     ),
-    Section(
-        "messages are written to the page cache at once", "transientStorePoolEnable=false"
-    ),
+    Section("messages are written to the page cache at once", "transientStorePoolEnable=false"),
     Section(
         "everything stands under storePathRootDir",
         "storePathCommitLog= readOnlyCommitLogStorePaths=",
     ),
-    Section("no metrics are exported", "metricsExporterType=DISABLE"),
     Section(
-        "name servers are given by namesrvAddr", "fetchNamesrvAddrByAddressServer=false"
+        "the topics named after the cluster and the broker are always there",
+        "clusterTopicEnable=true brokerTopicEnable=true",
     ),
     Section(
+        "a consumer may pull, waits, and is told of changes in its group",
+        """
+        longPollingEnable=true litePullMessageEnable=true rejectPullConsumerEnable=false
+        notifyConsumerIdsChangedEnable=true disableConsumeIfConsumerReadSlowly=false
+        """,
+    ),
+    Section(
+        "all clients are registered, and groups of any name are made",
+        "enableRegisterProducer=true enableCreateSysGroup=true",
+    ),
+    Section("no metrics are exported", "metricsExporterType=DISABLE"),
+    Section("name servers are given by namesrvAddr", "fetchNamesrvAddrByAddressServer=false"),
+    Section(
         "slow readers are held back by their connections",
-        "coldCtrStrategyEnable=false coldDataFlowControlEnable=false enableNetWorkFlowControl=false",
+        """
+        coldCtrStrategyEnable=false coldDataFlowControlEnable=false enableNetWorkFlowControl=false
+        """,
     ),
 )
 
@@ -293,8 +348,8 @@ FOLKLORE: Final = {
 
 
 def _defaults(sections: tuple[Section, ...]) -> dict[str, str]:
-    pairs = (pair.split("=", 1) for section in sections for pair in section.defaults.split())
-    return {name: value for name, value in pairs}
+    pairs = (pair.partition("=")[::2] for section in sections for pair in section.defaults.split())
+    return dict(pairs)
 
 
 UNUSED_DEFAULTS: Final = _defaults(UNUSED)

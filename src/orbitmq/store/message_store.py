@@ -85,12 +85,8 @@ class MessageStore:
 
     def __init__(self, directory: StoreDirectory, parts: _Parts, clock: Clock) -> None:
         self.directory: Final = directory.root
-        self.config: Final = parts.config
         self._directory = directory
         self._clock = clock
-        self._safe_body = min(
-            parts.config.max_message_size, parts.config.mapped_file_size - _MOST_BESIDE_BODY
-        )
         self._levels = DelayLevels(parts.config.delay_levels)
         self._log = parts.log
         self._table = parts.table
@@ -111,6 +107,7 @@ class MessageStore:
             parts.config,
             lambda: self._dispatched,
         )
+        self.renew(parts.config)
         _OPEN.add(self)
 
     @classmethod
@@ -164,6 +161,13 @@ class MessageStore:
             self._table.close()
             self._log.close()
             self._directory.release()
+
+    def renew(self, config: StoreConfig) -> None:
+        """Go by these settings from now on; what belongs to the directory stays as it is."""
+        self.config = config
+        self._safe_body = min(config.max_message_size, config.mapped_file_size - _MOST_BESIDE_BODY)
+        self._log_flusher.renew(config)
+        self._queue_flusher.renew(config)
 
     # Writing
 
