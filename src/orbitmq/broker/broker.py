@@ -65,6 +65,7 @@ class Broker:
         self.clock = clock
         self.store_host = store_host
         self.answer_ready: Callable[[], None] = _nothing
+        self._undelivered = ""
         delays = DelayLevels(config.store_config.delay_levels)
         with ExitStack() as undo:
             self.store = MessageStore.open(directory, config.store_config, clock, file_ops)
@@ -244,9 +245,19 @@ class Broker:
     def _deliver(self, now_ms: int) -> None:
         try:
             self.delivery.run(now_ms)
+            self._undelivered = ""
+        except StoreError as error:
+            self._complain(str(error))
+            self.delivery.due_ms = now_ms + 1000
         except Exception:
             log.exception("delayed messages are not delivered, next try in a second")
             self.delivery.due_ms = now_ms + 1000
+
+    def _complain(self, reason: str) -> None:
+        """Log why delayed messages wait: once, not every second while it lasts."""
+        if reason != self._undelivered:
+            self._undelivered = reason
+            log.error("delayed messages are not delivered, next try in a second: %s", reason)
 
 
 def _physical_memory() -> int:
