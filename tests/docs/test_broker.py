@@ -45,9 +45,9 @@ def test_the_table_of_options_is_the_commands() -> None:
         check=True,
     )
     options = table("| option | default |")
-    assert {word for word in done.stdout.split() if word.startswith("--")} - {"--help"} >= set(
+    assert {word for word in done.stdout.split() if word.startswith("--")} - {"--help"} >= {
         name.partition("`")[0] for name in options
-    )
+    }
     defaults = BrokerConfig()
     assert options["--host"] == defaults.host
     assert options["--broker-name"] == defaults.broker_name

@@ -29,6 +29,9 @@ from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.timetable import Interval, Timetable
 from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.transaction_check import Rules
+from orbitmq.broker.transaction_checker import TransactionChecker
+from orbitmq.broker.transactions import Transactions
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
 from orbitmq.names import SCHEDULE_TOPIC
@@ -80,6 +83,17 @@ class Broker:
                 self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
             )
             self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.transactions = Transactions(
+                self.store, store_host, config.transaction_timeout_ms, clock.now_ms
+            )
+            self.transaction_checker = TransactionChecker(
+                self.store,
+                self.offsets,
+                self.topics,
+                _rules(config),
+                self.write,
+                clock.now_ms,
+            )
             self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config,
@@ -131,6 +145,9 @@ class Broker:
             lambda: self.config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms())
         )
         timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
+        timetable.every(
+            lambda: self.config.transaction_check_interval_ms, self.transaction_checker.begin
+        )
         return timetable
 
     @property
@@ -162,11 +179,15 @@ class Broker:
         if due_ms is not None and due_ms <= now_ms:
             self._deliver(now_ms)
         self._timetable.run(self.now_ms())
+        if self.transaction_checker.busy:
+            self.transaction_checker.step()
         self.answer_ready()
         self.filter_budget.renew()
 
     def wait_ms(self) -> int:
         """How long until something is due, unless messages arrive."""
+        if self.transaction_checker.busy:
+            return 0
         due_ms = self.delivery.due_ms
         delivery = _NOTHING_DUE_MS if due_ms is None else due_ms - self.clock.now_ms()
         return max(0, min(delivery, self._timetable.wait_ms(self.now_ms())))
@@ -229,6 +250,8 @@ class Broker:
         self.groups.renew(config)
         self.sending.renew(config)
         self.pulling.renew(config)
+        self.transactions.timeout_ms = config.transaction_timeout_ms
+        self.transaction_checker.rules = _rules(config)
         self._timetable.renew()
 
     def _sweep_held(self) -> None:
@@ -258,6 +281,15 @@ class Broker:
         if reason != self._undelivered:
             self._undelivered = reason
             log.error("delayed messages are not delivered, next try in a second: %s", reason)
+
+
+def _rules(config: BrokerConfig) -> Rules:
+    """What the settings say of open transactions."""
+    return Rules(
+        config.transaction_timeout_ms,
+        config.transaction_check_max,
+        config.store_config.file_reserved_hours * 3_600_000,
+    )
 
 
 def _physical_memory() -> int:

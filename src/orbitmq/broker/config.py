@@ -90,6 +90,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How often consumer offsets are saved (flushConsumerOffsetInterval)."""
     delay_offset_save_interval_ms: int = 10_000
     """How often the delivery offsets of delayed messages are saved (flushDelayOffsetInterval)."""
+    reject_transaction_messages: bool = False
+    """Whether messages of transactions are refused (rejectTransactionMessage)."""
+    transaction_timeout_ms: int = 6_000
+    """How long a transaction may be open until its producer is asked how it ended, unless its
+    message says otherwise with CHECK_IMMUNITY_TIME_IN_SECONDS (transactionTimeOut)."""
+    transaction_check_interval_ms: int = 30_000
+    """How often open transactions are looked through (transactionCheckInterval). Java's 4.9 does so
+    every 60 s."""
+    transaction_check_max: int = 15
+    """How often the producer of a transaction is asked; then the message goes to
+    TRANS_CHECK_MAX_TIME_TOPIC (transactionCheckMax)."""
     client_timeout_ms: int = 120_000
     """After how long without a heartbeat a client is gone (channelExpiredTimeout)."""
     connection_idle_ms: int = 120_000
@@ -139,6 +150,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "hold_sweep_interval_ms",
             "offset_save_interval_ms",
             "delay_offset_save_interval_ms",
+            "transaction_timeout_ms",
+            "transaction_check_interval_ms",
+            "transaction_check_max",
             "client_timeout_ms",
             "connection_idle_ms",
             "scan_interval_ms",

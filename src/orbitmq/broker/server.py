@@ -20,6 +20,7 @@ from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
 from orbitmq.broker.handlers.statistics import StatisticsHandlers
 from orbitmq.broker.handlers.topics import TopicHandlers
+from orbitmq.broker.handlers.transaction import TransactionHandlers
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
 from orbitmq.net.server import Server
@@ -49,6 +50,7 @@ class BrokerServer:
         broker.every(lambda: broker.config.scan_interval_ms, self._clients.drop_silent)
         families = (
             self._sends,
+            TransactionHandlers(broker, self._answers),
             self._pulls,
             OffsetHandlers(broker),
             self._clients,

@@ -63,6 +63,11 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("defaultTopicQueueNums", "default_topic_queues", _NUMBER, live=True),
     Key("regionId", "region_id", _TEXT, live=True),
     Key("traceOn", "trace_on", _FLAG, live=True),
+    # Transactions.
+    Key("rejectTransactionMessage", "reject_transaction_messages", _FLAG, live=True),
+    Key("transactionTimeOut", "transaction_timeout_ms", _NUMBER, live=True),
+    Key("transactionCheckInterval", "transaction_check_interval_ms", _NUMBER, live=True),
+    Key("transactionCheckMax", "transaction_check_max", _NUMBER, live=True),
     # Pulling.
     Key("enablePropertyFilter", "enable_property_filter", _FLAG, live=True),
     Key("filterSupportRetry", "filter_support_retry", _FLAG, live=True),

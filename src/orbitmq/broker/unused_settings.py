@@ -251,8 +251,8 @@ UNUSED: Final = (
         "what it sets is not here yet",
         """
         brokerPermission=6 msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
-        rejectTransactionMessage=false brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
-        transactionTimeOut=6000 transactionCheckMax=15 transactionCheckInterval=30000
+        brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
+
         storeReplyMessageEnable=true maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
         transactionOpBatchInterval=3000 validateSystemTopicWhenUpdateTopic=true
         subscriptionExpiredTimeout=600000 enableMixedMessageType=false

@@ -1,8 +1,7 @@
-"""Requests that store messages: 10, 310, 320, 36, and the refusal of 37."""
+"""Requests that store messages: 10, 310, 320, 36."""
 
 from __future__ import annotations
 
-import logging
 from typing import Final, TypeAlias
 
 from orbitmq import codes
@@ -21,8 +20,6 @@ from orbitmq.wire.headers import (
 )
 from orbitmq.wire.properties import MSG_REGION, TRACE_SWITCH
 from orbitmq.wire.response_template import ResponseTemplate
-
-log = logging.getLogger("orbitmq.broker")
 
 SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
@@ -58,7 +55,6 @@ class SendHandlers:
             RequestCode.SEND_MESSAGE_V2: self._send,
             RequestCode.SEND_BATCH_MESSAGE: self._send,
             RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
-            RequestCode.END_TRANSACTION: self._end_transaction,
         }
 
     def _send(self, command: RemotingCommand, connection: Connection) -> None:
@@ -94,10 +90,6 @@ class SendHandlers:
         self._retrying.send_back(command.header(ConsumerSendMsgBackRequestHeader))
         if not command.flag & ONEWAY:
             self._answers.add(connection, command, encode_response(command, codes.SUCCESS))
-
-    def _end_transaction(self, _command: RemotingCommand, connection: Connection) -> None:
-        """One-way, so the log is the only place to say it; the half message was refused before."""
-        log.warning("the end of a transaction from %s is ignored: none was begun", connection.peer)
 
     def _message_id(self, physical_offset: int) -> str:
         return f"{self._host}{physical_offset:016X}"
