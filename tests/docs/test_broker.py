@@ -24,7 +24,7 @@ def table(heading: str) -> dict[str, str]:
 
 
 def test_a_broker_in_a_python_process(capsys: pytest.CaptureFixture[str]) -> None:
-    run(snippet(BROKER, "EmbeddedBroker"), "")
+    run(snippet(BROKER, "queue_offset"), "")
     assert capsys.readouterr().out == "0\n"
     assert len(snippets(BROKER)) == 2
 
