@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         PartialFailureError,
         QueryNotFoundError,
         RecordError,
+        ReplyTimeoutError,
         RequestNotSupportedError,
         RequestTimeoutError,
         ServiceUnavailableError,
@@ -87,6 +88,17 @@ if TYPE_CHECKING:
     from orbitmq.filters.subscription import MessageSelector
     from orbitmq.message import Message, MessageQueue, PullStatus, SendResult, SendStatus
     from orbitmq.net.tls import ClientAuth, ServerTls, TlsMode
+    from orbitmq.producer.hooks import (
+        CheckForbiddenContext,
+        CheckForbiddenHook,
+        CommunicationMode,
+        EndTransactionContext,
+        EndTransactionHook,
+        MessageType,
+        SendMessageContext,
+        SendMessageHook,
+    )
+    from orbitmq.producer.requests import create_reply_message
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.wire.admin_bodies import ConsumerConnection, ConsumeStats, ProducerConnection
     from orbitmq.wire.bodies import (
@@ -158,13 +170,18 @@ _HOMES = {
         ConfigError ConnectError ConnectionLostError CorruptStoreError DataLossError
         DiskFullError FrameError HeaderError IllegalNameError InvalidMessageError
         MessageIllegalError NetworkError NoPermissionError OrbitMQError PartialFailureError
-        QueryNotFoundError RecordError RequestNotSupportedError RequestTimeoutError
-        ServiceUnavailableError StoreError StoreLockedError SubscriptionError SystemBusyError
-        TopicNotFoundError WireError
+        QueryNotFoundError RecordError ReplyTimeoutError RequestNotSupportedError
+        RequestTimeoutError ServiceUnavailableError StoreError StoreLockedError
+        SubscriptionError SystemBusyError TopicNotFoundError WireError
     """,
     "orbitmq.filters.subscription": "MessageSelector",
     "orbitmq.message": "Message MessageQueue PullStatus SendResult SendStatus",
     "orbitmq.net.tls": "ClientAuth ServerTls TlsMode",
+    "orbitmq.producer.hooks": """
+        CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
+        EndTransactionHook MessageType SendMessageContext SendMessageHook
+    """,
+    "orbitmq.producer.requests": "create_reply_message",
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.wire.admin_bodies": "ConsumeStats ConsumerConnection ProducerConnection",
     "orbitmq.wire.bodies": """
@@ -206,9 +223,12 @@ __all__ = [
     "BrokerRuntimeInfo",
     "BrokerStatsData",
     "CMResult",
+    "CheckForbiddenContext",
+    "CheckForbiddenHook",
     "ClientAuth",
     "ClientStateError",
     "ClusterInfo",
+    "CommunicationMode",
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
@@ -231,6 +251,8 @@ __all__ = [
     "DataLossError",
     "DiskFullError",
     "EmbeddedBroker",
+    "EndTransactionContext",
+    "EndTransactionHook",
     "ExponentialRetryPolicy",
     "FilterMessageContext",
     "FilterMessageHook",
@@ -248,6 +270,7 @@ __all__ = [
     "MessageQueue",
     "MessageSelector",
     "MessageTrack",
+    "MessageType",
     "MessageView",
     "NetworkError",
     "NoPermissionError",
@@ -268,9 +291,12 @@ __all__ = [
     "QueueProgress",
     "QueueTimeSpan",
     "RecordError",
+    "ReplyTimeoutError",
     "RequestNotSupportedError",
     "RequestTimeoutError",
     "RollbackStats",
+    "SendMessageContext",
+    "SendMessageHook",
     "SendResult",
     "SendStatus",
     "ServerTls",
@@ -290,6 +316,7 @@ __all__ = [
     "TraceView",
     "TrackType",
     "WireError",
+    "create_reply_message",
     "select_queue_by_hash",
     "select_queue_by_random",
 ]

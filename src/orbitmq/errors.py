@@ -14,7 +14,8 @@ OrbitMQError
 │   ├── ConnectError
 │   ├── ConnectionLostError
 │   └── RequestTimeoutError
-├── PartialFailureError        some of the brokers an admin client asked did not do it
+│       └── ReplyTimeoutError          to a request that was sent
+├── PartialFailureError        some of the servers an admin client asked did not do it
 ├── BrokerError                the peer answered with an error code
 │   ├── AuthenticationError        it does not believe who asks, or does not let them
 │   ├── TopicNotFoundError, SystemBusyError, ...   by code, see for_code()
@@ -129,6 +130,15 @@ class PartialFailureError(OrbitMQError):
         self,
     ) -> tuple[type[PartialFailureError], tuple[object, dict[str, OrbitMQError]]]:
         return type(self), (self.result, self.failures)
+
+
+class ReplyTimeoutError(RequestTimeoutError):
+    """A request was sent, and no reply came in time (Java's ``RequestTimeoutException``).
+
+    ``response_code`` is Java's for it.
+    """
+
+    response_code = codes.REQUEST_TIMEOUT_EXCEPTION
 
 
 class BrokerError(OrbitMQError):

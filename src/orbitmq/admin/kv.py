@@ -6,13 +6,18 @@ from orbitmq.admin.asker import Asker
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ConfigError, QueryNotFoundError
 from orbitmq.names import ORDER_TOPIC_CONFIG
-from orbitmq.wire.operator_headers import KVConfigRequestHeader, KVConfigResponseHeader
+from orbitmq.wire.namesrv_bodies import (
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    KVConfigRequestHeader,
+    PutKVConfigRequestHeader,
+)
 from orbitmq.wire.registration import KVTable
 
 
 async def put_kv(ask: Asker, namespace: str, key: str, value: str) -> None:
     """Set a value at every name server; PartialFailureError (createAndUpdateKvConfig)."""
-    header = KVConfigRequestHeader(namespace=namespace, key=key, value=value)
+    header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
     answers = await ask.each_name_server(RequestCode.PUT_KV_CONFIG, header)
     answers.complete(None)
 
@@ -24,7 +29,7 @@ async def get_kv(ask: Asker, namespace: str, key: str) -> str | None:
         answer = await ask.name_server(RequestCode.GET_KV_CONFIG, header)
     except QueryNotFoundError:
         return None
-    return answer.header(KVConfigResponseHeader).value
+    return answer.header(GetKVConfigResponseHeader).value
 
 
 async def delete_kv(ask: Asker, namespace: str, key: str) -> None:
@@ -36,7 +41,7 @@ async def delete_kv(ask: Asker, namespace: str, key: str) -> None:
 
 async def kv_list(ask: Asker, namespace: str) -> dict[str, str]:
     """All keys and values of a namespace; none where there is no such (getKVListByNamespace)."""
-    header = KVConfigRequestHeader(namespace=namespace)
+    header = GetKVListByNamespaceRequestHeader(namespace=namespace)
     try:
         answer = await ask.name_server(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
     except QueryNotFoundError:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from orbitmq.admin.asker import Asker
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ConfigError
-from orbitmq.wire.java_properties import decode_properties_text, encode_properties_text
+from orbitmq.properties_file import decode_text, format_properties, parse_properties
 
 
 async def broker_config(ask: Asker, broker: str) -> dict[str, str]:
     """All settings of ``broker`` (its name, or host:port), by Apache's names (getBrokerConfig)."""
     answer = await ask.ask(await ask.broker(broker), RequestCode.GET_BROKER_CONFIG)
-    return decode_properties_text(bytes(answer.body).decode())
+    return parse_properties(decode_text(bytes(answer.body)))
 
 
 async def update_broker_config(
@@ -43,7 +43,7 @@ async def name_server_config(
     answers = await ask.each_name_server(RequestCode.GET_NAMESRV_CONFIG, servers=servers)
     return answers.complete(
         {
-            server: decode_properties_text(bytes(answer.body).decode())
+            server: parse_properties(decode_text(bytes(answer.body)))
             for server, answer in answers.by_address.items()
         }
     )
@@ -62,7 +62,7 @@ async def update_name_server_config(
 def _body(settings: Mapping[str, object]) -> bytes:
     if not settings:
         raise ConfigError("settings", {}, "one setting at least")
-    return encode_properties_text(
+    return format_properties(
         {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in settings.items()

@@ -27,8 +27,8 @@ from orbitmq.wire.headers import (
     CreateTopicRequestHeader,
     TopicRequestHeader,
 )
+from orbitmq.wire.namesrv_bodies import KVConfigRequestHeader
 from orbitmq.wire.operator_bodies import CreateTopicListRequestBody
-from orbitmq.wire.operator_headers import KVConfigRequestHeader
 from orbitmq.wire.registration import TopicList
 
 Attributes = Mapping[str, str | None]

@@ -11,9 +11,11 @@ from orbitmq.client.loop import Answer
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_topic
 from orbitmq.producer.config import ProducerSettings
-from orbitmq.producer.core import ForgetfulSink, Messages, ProducerCore
+from orbitmq.producer.core import Messages, ProducerCore
+from orbitmq.producer.hooks import CheckForbiddenHook, EndTransactionHook, SendMessageHook
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sending import Deadline, Sending
+from orbitmq.producer.sender import Deadline, ForgetfulSink, Posted
+from orbitmq.wire.message_view import MessageView
 
 _T = TypeVar("_T")
 
@@ -97,6 +99,32 @@ class AsyncProducer(AsyncFace[ProducerCore]):
             return
         await self._outcome(sending, answer)
 
+    async def request(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> MessageView:
+        """Send a message and return its reply, as :meth:`orbitmq.Producer.request`.
+
+        Waits for room as :meth:`send`; a request is on its way until it has its reply.
+        """
+        core = self._core
+        deadline = core.deadline(timeout)
+        outgoing = core.prepare_request(message, queue, deadline)
+        if selector is not None:
+            queue = core.select(
+                selector, await self._queues(outgoing.topic, deadline), message, arg
+            )
+        answer: Answer[MessageView] = core.thread.answer_to_running_loop()
+        request = core.requesting(outgoing, answer, queue, deadline)
+        if not core.post_if_room(request):
+            self._line_up(request, answer, own_timeout=timeout is not None)
+        return await self._outcome(request, answer)
+
     async def publish_queues(
         self,
         topic: str,
@@ -107,6 +135,27 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         check_topic(topic)
         return list(await self._queues(topic, self._core.deadline(timeout)))
 
+    def register_send_message_hook(self, hook: SendMessageHook) -> None:
+        """Have ``hook`` called around each attempt of a send, after those registered before it.
+
+        It is called on OrbitMQ's own thread, and must not block. (registerSendMessageHook)
+        """
+        self._core.hooks.register_send(hook)
+
+    def register_check_forbidden_hook(self, hook: CheckForbiddenHook) -> None:
+        """Have ``hook`` asked before each attempt of a send, which it forbids by raising.
+
+        It is called on OrbitMQ's own thread, and must not block. (registerCheckForbiddenHook)
+        """
+        self._core.hooks.register_check_forbidden(hook)
+
+    def register_end_transaction_hook(self, hook: EndTransactionHook) -> None:
+        """Have ``hook`` called when the end of a transaction is told to a broker.
+
+        It must not block. (registerEndTransactionHook)
+        """
+        self._core.hooks.register_end_transaction(hook)
+
     async def _queues(self, topic: str, deadline: Deadline) -> Sequence[MessageQueue]:
         core = self._core
         known = core.known_queues(topic)
@@ -116,7 +165,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
 
     def _line_up(
         self,
-        sending: Sending,
+        sending: Posted,
         answer: Answer[Any],
         *,
         own_timeout: bool = False,
@@ -142,7 +191,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
             )
             answer.future.add_done_callback(lambda _: timer.cancel())
 
-    async def _outcome(self, sending: Sending, answer: Answer[_T]) -> _T:
+    async def _outcome(self, sending: Posted, answer: Answer[_T]) -> _T:
         try:
             return await answer.future
         except asyncio.CancelledError:

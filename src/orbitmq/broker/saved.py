@@ -347,26 +347,8 @@ def _decoded(form: type[_BodyT], entry: bytes, path: Path) -> _BodyT:
 
 
 def _load(file: ConfigFile, form: type[_BodyT]) -> _BodyT | None:
-    without = f"without it {_WITHOUT[file.path.name]}"
     try:
-        content = file.load()
+        return file.load_as(form.decode)
     except CorruptStoreError as error:
-        raise CorruptStoreError(f"{error}: {without}", error.path) from None
-    if content is None:
-        return None
-    try:
-        return form.decode(content)
-    except BodyError as error:
-        backup = file.load_backup()
-        try:
-            if backup is None:
-                raise
-            body = form.decode(backup)
-        except BodyError as second:
-            raise CorruptStoreError(
-                f"{file.path} cannot be read ({second}), nor can its backup: mend the file, or "
-                f"remove it to start without what it holds: {without}",
-                str(file.path),
-            ) from second
-        log.warning("%s cannot be read (%s): its backup is used", file.path, error)
-        return body
+        without = f"without it {_WITHOUT[file.path.name]}"
+        raise CorruptStoreError(f"{error}: {without}", error.path) from error

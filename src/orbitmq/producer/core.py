@@ -11,33 +11,39 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from orbitmq.client.config import make_config
 from orbitmq.client.core import ClientCore
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.mailbox import Waiter
 from orbitmq.client.namespace import Namespace
-from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.client.timeouts import in_ms
+from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.errors import (
     ClientStateError,
     IllegalNameError,
     InvalidMessageError,
-    OrbitMQError,
     RequestTimeoutError,
 )
 from orbitmq.message import Message, MessageQueue, SendResult
-from orbitmq.names import check_group, check_topic
-from orbitmq.producer.checks import check_queue
+from orbitmq.names import check_group
+from orbitmq.producer.checks import check_batch, check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
+from orbitmq.producer.hooks import ProducerHooks
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing, prepare_batch, prepare_message
 from orbitmq.producer.publish import PublishInfo
+from orbitmq.producer.requests import Request, Requests, request_properties
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sending import Deadline, Sender, Sending, Sink
+from orbitmq.producer.sender import Deadline, Posted, Sender, Sink
+from orbitmq.producer.sending import Sending
 from orbitmq.producer.under_way import UnderWay
 from orbitmq.wire.bodies import TopicRouteData
+from orbitmq.wire.message_view import MessageView
+from orbitmq.wire.properties import CORRELATION_ID
+
+if TYPE_CHECKING:
+    from orbitmq.producer.trace_dispatcher import TraceDispatcher
 
 log = logging.getLogger("orbitmq.producer")
 
@@ -46,6 +52,9 @@ Messages: TypeAlias = Message | Sequence[Message]
 
 SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], None]
 """Gets the result and None, or None and the error."""
+
+RequestCallback: TypeAlias = Callable[[MessageView | None, BaseException | None], None]
+"""Gets the reply and None, or None and the error."""
 
 _RESERVED_GROUP = "DEFAULT_PRODUCER"
 _LOOKS = 10
@@ -64,13 +73,34 @@ class ProducerCore(ClientCore):
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
         super().__init__(f"producer {group!r}")
         self.in_flight = InFlight(self.config.max_in_flight, self.config.max_in_flight_bytes)
+        self.hooks = ProducerHooks(
+            group,
+            self.namespace,
+            name_server=self.config.name_server or "",
+            unit_mode=self.config.unit_mode,
+        )
         self._group = group
         self._wait_for_callbacks = True
         self._sender: Sender
         self._under_way: UnderWay
         self._callbacks_expected = False
+        self._trace: TraceDispatcher | None = None
+        if self.config.enable_trace:
+            self._trace = self._tracing()
         self._line_watch: asyncio.TimerHandle | None = None
         self._not_at_exit: Callable[[], None]
+
+    def _tracing(self) -> TraceDispatcher:
+        # Here, because a dispatcher has a producer of its own.
+        from orbitmq.producer.trace import EndTransactionTraceHook, SendTraceHook
+        from orbitmq.producer.trace_dispatcher import TraceDispatcher
+
+        dispatcher = TraceDispatcher(self.hooks.group, "PRODUCE", self.config)
+        self.hooks.register_send(SendTraceHook(dispatcher.append, SYSTEM_CLOCK))
+        self.hooks.register_end_transaction(
+            EndTransactionTraceHook(dispatcher.append, SYSTEM_CLOCK)
+        )
+        return dispatcher
 
     # Life
 
@@ -79,11 +109,15 @@ class ProducerCore(ClientCore):
         instance = await ClientInstance.obtain(self.config)
         try:
             instance.register_producer(self._group, self)
+            if self._trace is not None:
+                await self._trace.start()
         except BaseException:
             await instance.release()
             raise
         self.instance = instance
-        self._sender = Sender(self._group, instance, self.config, self.in_flight, self.namespace)
+        self._sender = Sender(
+            self._group, instance, self.config, self.in_flight, self.namespace, self.hooks
+        )
         self._under_way = UnderWay(
             self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
         )
@@ -111,6 +145,8 @@ class ProducerCore(ClientCore):
         self.lifecycle.begin_shutdown()
         await self._under_way.end(with_callbacks=self._wait_for_callbacks)
         self._not_at_exit()
+        if self._trace is not None:
+            await self._trace.shutdown()
         await self.instance.unregister_producer(self._group)
         await self.instance.release()
         log.info("producer %s shut down", self._group)
@@ -152,14 +188,34 @@ class ProducerCore(ClientCore):
         else:
             placed = selector is not None or queue is not None
             outgoing = prepare_batch(message, self.config, self.namespace, placed=placed)
-        if queue is not None:
-            check_queue(queue)
-            if self.namespace.wrap(queue.topic) != outgoing.topic:
-                raise InvalidMessageError(
-                    f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of "
-                    "its topic"
-                )
+        self._check_placed(outgoing, queue)
+        if self.hooks.around_sends:
+            outgoing = outgoing._replace(given=message)
         return outgoing
+
+    def prepare_request(
+        self, message: Message, queue: MessageQueue | None, deadline: Deadline
+    ) -> Outgoing:
+        """As :meth:`prepare`, of a message that asks for a reply until ``deadline``."""
+        given: object = message
+        if not isinstance(given, Message):
+            check_batch(given)
+            raise InvalidMessageError("a request is one message, not a batch: send them one by one")
+        own = request_properties(self.instance.client_id, deadline.timeout_ms)
+        outgoing = prepare_message(message, self.config, self.namespace, own)
+        self._check_placed(outgoing, queue)
+        shown = message if self.hooks.around_sends else None
+        return outgoing._replace(given=shown, correlation_id=own[CORRELATION_ID])
+
+    def _check_placed(self, outgoing: Outgoing, queue: MessageQueue | None) -> None:
+        if queue is None:
+            return
+        check_queue(queue)
+        if self.namespace.wrap(queue.topic) != outgoing.topic:
+            raise InvalidMessageError(
+                f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of its "
+                "topic"
+            )
 
     def known_queues(self, topic: str) -> Sequence[MessageQueue] | None:
         """The writable queues of ``topic``, if they are known already, as users know them."""
@@ -171,20 +227,10 @@ class ProducerCore(ClientCore):
 
         Raises TopicNotFoundError, ConnectError, RequestTimeoutError.
         """
-        found: asyncio.Future[PublishInfo | OrbitMQError] = asyncio.Future()
-
-        def on_found(outcome: PublishInfo | OrbitMQError) -> None:
-            if not found.done():
-                found.set_result(outcome)
-
         topic = self.namespace.wrap(topic)
         routes = self._sender.routes
-        routes.find(topic, deadline.at, on_found)
-        done, _ = await asyncio.wait([found], timeout=self.time_left(deadline))
         servers = self.instance.name_servers.addresses
-        outcome: PublishInfo | OrbitMQError | None = (
-            found.result() if done else routes.error_of(topic)
-        )
+        outcome = await routes.wait_for(topic, deadline.at) or routes.error_of(topic)
         if isinstance(outcome, PublishInfo):
             return self._for_user(outcome)
         if outcome is not None:
@@ -236,13 +282,33 @@ class ProducerCore(ClientCore):
             oneway=oneway,
         )
 
-    def post(self, sending: Sending) -> None:
+    def requesting(
+        self, outgoing: Outgoing, sink: Sink, queue: MessageQueue | None, deadline: Deadline
+    ) -> Request:
+        """A request ready to be handed over; its reply goes to ``sink``."""
+        retries = self.config.retry_times_when_send_async_failed
+
+        def make_sending(sink: Sink, deadline: Deadline) -> Sending:
+            return self.sending(outgoing, sink, queue, deadline, retries=retries)
+
+        return Request(
+            self._sender,
+            Requests.of(self.instance),
+            make_sending,
+            sink,
+            topic=outgoing.topic,
+            correlation_id=outgoing.correlation_id or "",
+            size=len(outgoing.body),
+            deadline=deadline,
+        )
+
+    def post(self, sending: Posted) -> None:
         """Hand a message to the private loop."""
         self.thread.post(sending.start)
 
     # Room
 
-    def post_if_room(self, sending: Sending) -> bool:
+    def post_if_room(self, sending: Posted) -> bool:
         """Hand a message to the private loop if there is room for it."""
         try:
             if not self.in_flight.try_enter(sending, sending.size):
@@ -254,7 +320,7 @@ class ProducerCore(ClientCore):
             raise
         return True
 
-    def leave_line(self, sending: Sending) -> bool:
+    def leave_line(self, sending: Posted) -> bool:
         """Wait for room no more; whether it has not come."""
         was_there = self.in_flight.leave_line(sending)
         if was_there:
@@ -262,7 +328,7 @@ class ProducerCore(ClientCore):
         return was_there
 
     def line_up(
-        self, sending: Sending, on_turn: Callable[[bool], object], *, own_timeout: bool
+        self, sending: Posted, on_turn: Callable[[bool], object], *, own_timeout: bool
     ) -> None:
         """Hand it over at its turn; ``on_turn`` is told of that, or that there was none.
 
@@ -319,134 +385,3 @@ class ProducerCore(ClientCore):
             self.lifecycle.check_running()
             self.thread.expect_callbacks()
             self._callbacks_expected = True
-
-
-class BlockingSends:
-    """The sends of a thread: they wait for what a loop would be called back for."""
-
-    def __init__(self, core: ProducerCore) -> None:
-        self._core = core
-
-    def send(
-        self,
-        message: Messages,
-        selector: QueueSelector | None,
-        arg: object,
-        queue: MessageQueue | None,
-        timeout: float | None,
-    ) -> SendResult:
-        """Send, and wait for the outcome."""
-        core = self._core
-        deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        waiter: Waiter[SendResult] = Waiter()
-        retries = core.config.retry_times_when_send_failed
-        core.post(core.sending(outgoing, waiter, queue, deadline, retries=retries))
-        return waiter.wait()
-
-    def send_async(
-        self,
-        message: Messages,
-        sink: Sink,
-        selector: QueueSelector | None,
-        arg: object,
-        queue: MessageQueue | None,
-        timeout: float | None,
-    ) -> None:
-        """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are under way."""
-        core = self._core
-        deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        retries = core.config.retry_times_when_send_async_failed
-        sending = core.sending(outgoing, sink, queue, deadline, retries=retries)
-        self._post_with_room(sending, own_timeout=timeout is not None)
-
-    def send_oneway(
-        self,
-        message: Messages,
-        selector: QueueSelector | None,
-        arg: object,
-        queue: MessageQueue | None,
-    ) -> None:
-        """Send without asking for an answer.
-
-        The first message to a topic waits until it is written to the connection; later ones do
-        not, and that they could not be written is logged.
-        """
-        core = self._core
-        deadline = core.deadline(None)
-        outgoing = core.prepare(message, selector, queue)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        first = core.known_queues(outgoing.topic) is None
-        waiter: Waiter[SendResult | None] = Waiter()
-        sink = waiter if first else ForgetfulSink(outgoing)
-        self._post_with_room(
-            core.sending(outgoing, sink, queue, deadline, oneway=True), own_timeout=False
-        )
-        if first:
-            waiter.wait()
-
-    def queues(self, topic: str, timeout: float | None) -> list[MessageQueue]:
-        """The writable queues of ``topic``."""
-        check_topic(topic)
-        return list(self._queues(topic, self._core.deadline(timeout)))
-
-    def _select(
-        self,
-        selector: QueueSelector,
-        message: Messages,
-        arg: object,
-        topic: str,
-        deadline: Deadline,
-    ) -> MessageQueue:
-        return self._core.select(selector, self._queues(topic, deadline), message, arg)
-
-    def _queues(self, topic: str, deadline: Deadline) -> Sequence[MessageQueue]:
-        core = self._core
-        return core.known_queues(topic) or core.thread.run(core.find_queues(topic, deadline))
-
-    def _post_with_room(self, sending: Sending, *, own_timeout: bool) -> None:
-        core = self._core
-        if core.post_if_room(sending):
-            return
-        waiter: Waiter[bool] = Waiter()
-        core.line_up(sending, waiter.set_result, own_timeout=own_timeout)
-        try:
-            entered = waiter.wait(core.time_left(sending.deadline) if own_timeout else None)
-        except TimeoutError:
-            entered = not core.leave_line(sending)
-        except BaseException:
-            core.leave_line(sending)
-            raise
-        if not entered:
-            raise core.too_many(sending.deadline.timeout_ms)
-
-
-class SendFuture(OutcomeFuture[SendResult]):
-    """The outcome of a ``send_async``."""
-
-
-class ForgetfulSink:
-    """For messages nobody waits for: a failure is logged."""
-
-    __slots__ = ("_outgoing",)
-
-    def __init__(self, outgoing: Outgoing) -> None:
-        self._outgoing = outgoing
-
-    def set_result(self, result: SendResult | None) -> None:
-        """It was written."""
-
-    def set_exception(self, error: BaseException) -> None:
-        """It was not."""
-        log.warning(
-            "message %s to topic %s was not sent: %s",
-            self._outgoing.message_id,
-            self._outgoing.topic,
-            error,
-        )

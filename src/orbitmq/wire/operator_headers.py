@@ -8,20 +8,6 @@ from orbitmq.wire.command import Header
 from orbitmq.wire.headers import Int, Long
 
 
-class KVConfigRequestHeader(Header):
-    """A name server's KV: 100 with a value, 101 and 102 with a key, 219 with neither."""
-
-    namespace: str
-    key: str | None = None
-    value: str | None = None
-
-
-class KVConfigResponseHeader(Header):
-    """The answer to 101."""
-
-    value: str | None = None
-
-
 class UpdateGroupForbiddenRequestHeader(Header):
     """UPDATE_AND_GET_GROUP_FORBIDDEN (353); without ``readable`` nothing is changed."""
 
