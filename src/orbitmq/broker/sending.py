@@ -102,9 +102,13 @@ class Sending:
         self._topics = topics
         self._retrying = retrying
         self._store_host = store_host
+        self._delays = DelayLevels(config.store_config.delay_levels)
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
         self._reject_transactions = config.reject_transaction_messages
         self._max_body = config.store_config.max_message_size
-        self._delays = DelayLevels(config.store_config.delay_levels)
         self._own_properties = {
             CLUSTER: config.cluster_name,
             MSG_REGION: config.region_id,
@@ -256,6 +260,10 @@ class Sending:
                 "a message of a transaction cannot be delayed: send it without a delay, or without "
                 "a transaction"
             )
+
+    def queue_for(self, request: SendRequest, size: int) -> int:
+        """The queue of a message of ``size`` bytes. Raises BrokerError when it is refused."""
+        return self._place(request, size)[1]
 
     def _place(self, request: SendRequest, size: int) -> tuple[TopicConfig, int]:
         """The topic, made if need be, and the queue of a message. Raises BrokerError."""
