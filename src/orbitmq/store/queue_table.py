@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -33,7 +34,7 @@ class QueueTable:
         self._file_units = file_units
         self.damaged: Final[list[tuple[Path, CorruptStoreError]]] = []
         self._open_files = OpenFiles(descriptors.queue_files())
-        self._gone: set[str] = set()  # topics whose files are still to be removed
+        self._gone: set[Path] = set()  # directories of topics and queues, still to be removed
         for topic in _directories(directory):
             for queue in _directories(topic):
                 if queue.name.isascii() and queue.name.isdigit():
@@ -63,7 +64,7 @@ class QueueTable:
                 self._file_units,
                 self.lock,
                 self._open_files,
-                begins_anew=topic in self._gone,
+                begins_anew=self._is_going(directory),
             )
             self.queues[topic, queue_id] = queue
         return queue
@@ -91,7 +92,7 @@ class QueueTable:
         """
         failure = self._remove_files()
         for queue in self.all():
-            if not queue.removed and queue.topic not in self._gone:
+            if not queue.removed and not self._is_going(queue.directory):
                 try:
                     queue.flush()
                 except OSError as error:
@@ -109,33 +110,57 @@ class QueueTable:
         """Forget a topic's queues; whether there were any. The next flush removes their files."""
         removed = [queue for (name, _), queue in self.queues.items() if name == topic]
         if removed:
-            self._gone.add(topic)  # before a queue of that name is made anew
+            self._gone.add(self.directory / topic)  # before a queue of that name is made anew
         for queue in removed:
-            queue.removed = True
-            queue.close_files()
-            del self.queues[topic, queue.queue_id]
+            self._forget(queue)
         return bool(removed)
+
+    def remove_expired(self, log_min: int, is_kept: Callable[[str], bool]) -> int:
+        """Forget the queues whose messages are all gone, unless their topic is kept; how many.
+
+        The next flush removes their files. A queue that never had a message is kept too
+        (ConsumeQueueStore.cleanExpired).
+        """
+        removed = 0
+        for queue in self.all():
+            if is_kept(queue.topic) or queue.next_offset > queue.max_offset:
+                continue
+            last = queue.unit(queue.max_offset - 1)
+            if last is not None and last.physical_offset < log_min:
+                self._gone.add(queue.directory)
+                self._forget(queue)
+                removed += 1
+        return removed
+
+    def _forget(self, queue: ConsumeQueue) -> None:
+        queue.removed = True
+        queue.close_files()
+        del self.queues[queue.topic, queue.queue_id]
+
+    def _is_going(self, directory: Path) -> bool:
+        gone = self._gone
+        return bool(gone) and (directory in gone or directory.parent in gone)
 
     def close(self) -> None:
         """Give the files back."""
         self._open_files.close_all()
 
     def _remove_files(self) -> OSError | None:
-        """Delete the directories of topics that are gone; the first error of one that stays.
+        """Delete the directories of what is gone; the first error of one that stays.
 
-        Queues of such a topic made anew are not written until that is done. Whoever makes them
-        while it is done may still find the topic among those gone, and starts without files.
+        Such queues made anew are not written until that is done. Whoever makes them while it is
+        done may still find the topic among those gone, and starts without files.
         """
         failure = None
-        for topic in list(self._gone):
+        for directory in list(self._gone):
             try:
-                shutil.rmtree(self.directory / topic)
+                shutil.rmtree(directory)
             except FileNotFoundError:
                 pass  # nothing of it was written
             except OSError as error:
                 failure = failure or error
                 continue
-            self._gone.discard(topic)
+            self._gone.discard(directory)
         return failure
 
     # Recovery: alone, before the threads start.
