@@ -17,8 +17,9 @@ from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.schedule import postpone
 from orbitmq.broker.topics import UNIT_SUB_TOPIC, UNIT_TOPIC, TopicTable, any_queue
+from orbitmq.broker.transactions import ROOM_FOR_CHECKS, make_half
 from orbitmq.errors import BrokerError, RecordError
-from orbitmq.names import RETRY_PREFIX, UNSENDABLE_TOPICS
+from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.bodies import TopicConfig
@@ -101,8 +102,13 @@ class Sending:
         self._topics = topics
         self._retrying = retrying
         self._store_host = store_host
-        self._max_body = config.store_config.max_message_size
         self._delays = DelayLevels(config.store_config.delay_levels)
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._reject_transactions = config.reject_transaction_messages
+        self._max_body = config.store_config.max_message_size
         self._own_properties = {
             CLUSTER: config.cluster_name,
             MSG_REGION: config.region_id,
@@ -199,7 +205,7 @@ class Sending:
         body: bytes | memoryview,
         born_host: bytes,
     ) -> Placed:
-        """Stage a message that is retried or delayed; refuse transactions and timers."""
+        """Stage a message that is retried, delayed or in a transaction; refuse timers."""
         properties = decode_properties((request.properties or "").encode())
         properties.pop(POP_CK, None)
         properties.update(self._own_properties)
@@ -222,14 +228,38 @@ class Sending:
         ):
             self._retrying.give_up(draft, properties)
         level = _delay_level(properties)
-        _check_supported(properties, is_retry=draft.reconsume_times > 0 and level > 0)
-        if level > 0:
+        _check_supported(properties)
+        is_retry = draft.reconsume_times > 0 and level > 0  # of a client before 4.6.1
+        if properties.get(TRANSACTION_PREPARED, "").lower() == "true" and not is_retry:
+            self._check_half(properties, level)
+            make_half(draft, properties)
+        elif level > 0:
             postpone(draft, properties, level, self._delays)
         draft.properties = encode_properties(properties)
-        if len(draft.properties) > MAX_PROPERTIES_BYTES:
-            raise _too_many_properties(len(draft.properties))
+        size = len(draft.properties)
+        if draft.topic == HALF_TOPIC:
+            size += ROOM_FOR_CHECKS
+        if size > MAX_PROPERTIES_BYTES:
+            raise _too_many_properties(size)
         placed = self._store.append(draft)
         return Placed(queue_id, placed.queue_offset, placed.physical_offset, unique_key)
+
+    def _check_half(self, properties: dict[str, str], level: int) -> None:
+        """Raise BrokerError for a message whose transaction cannot be begun.
+
+        Apache's brokers take a delayed one, and lose it when it is due.
+        """
+        if self._reject_transactions:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                "this broker takes no messages of transactions (rejectTransactionMessage): send "
+                "to another, or without a transaction",
+            )
+        if level > 0 or any(name in properties for name in _TIMERS):
+            raise _illegal(
+                "a message of a transaction cannot be delayed: send it without a delay, or without "
+                "a transaction"
+            )
 
     def _place(self, request: SendRequest, size: int) -> tuple[TopicConfig, int]:
         """The topic, made if need be, and the queue of a message. Raises BrokerError."""
@@ -329,13 +359,8 @@ def _delay_level(properties: dict[str, str]) -> int:
         raise _illegal(f"the property {DELAY}={text!r} is no delay level: use 1 to 18") from None
 
 
-def _check_supported(properties: dict[str, str], *, is_retry: bool) -> None:
+def _check_supported(properties: dict[str, str]) -> None:
     """Raise BrokerError for what this broker does not do yet."""
-    if properties.get(TRANSACTION_PREPARED) == "true" and not is_retry:
-        raise BrokerError(
-            codes.NO_PERMISSION,
-            "this broker does not take transaction messages yet: send without a transaction",
-        )
     for name in _TIMERS:
         if name in properties and DELAY not in properties:
             raise BrokerError(
