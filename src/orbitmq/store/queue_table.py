@@ -10,11 +10,12 @@ from typing import Final
 
 from orbitmq import descriptors
 from orbitmq.errors import CorruptStoreError, IllegalNameError
-from orbitmq.store.consume_queue import ConsumeQueue
+from orbitmq.store.consume_queue import ConsumeQueue, offset_before
 from orbitmq.store.file_ops import FileOps
 from orbitmq.store.open_files import OpenFiles
 
 _MAX_NAME_BYTES: Final = 255
+_BEYOND_ALL: Final = 2**63 - 1
 
 
 class QueueTable:
@@ -172,12 +173,29 @@ class QueueTable:
             path.stat().st_size for path in files if path.name.isascii() and path.name.isdigit()
         }
 
-    def delete_damaged(self) -> None:
-        """Delete the files of the damaged queues. Raises OSError."""
+    def delete_damaged(self, log_min: int) -> dict[tuple[str, int], int]:
+        """Delete the files of the damaged queues. Raises OSError.
+
+        Where their messages before ``log_min`` end: those are not in the log any more.
+        """
+        reached = {}
         while self.damaged:
             directory, _ = self.damaged[-1]
+            offset = offset_before(log_min, directory, self._file_units)
+            reached[directory.parent.name, int(directory.name)] = offset
             shutil.rmtree(directory)
             self.damaged.pop()
+        return reached
+
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        """The offset each queue reaches in its files."""
+        self.cut(_BEYOND_ALL)
+        return {key: queue.max_offset for key, queue in self.queues.items()}
+
+    def fill_to(self, offsets: dict[tuple[str, int], int], log_end: int) -> None:
+        """Let queues reach these offsets, with filler for what the log, up to its end, has not."""
+        for (topic, queue_id), offset in offsets.items():
+            self.get_or_create(topic, queue_id).fill_to(offset, log_end)
 
     def cut(self, physical_offset: int) -> None:
         """Keep the entries of records before ``physical_offset`` only."""
