@@ -23,6 +23,7 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.replying import Replying
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
@@ -83,6 +84,9 @@ class Broker:
                 self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
             )
             self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.replying: Replying[Hashable] = Replying(
+                self.sending, self.producers, store=config.store_reply_messages
+            )
             self.transactions = Transactions(
                 self.store, store_host, config.transaction_timeout_ms, clock.now_ms
             )
