@@ -173,7 +173,7 @@ UNUSED: Final = (
         usePIDColdCtrStrategy=true cgColdReadThreshold=3145728 globalColdReadThreshold=104857600
         enableScheduleMessageStats=true enableScheduleAsyncDeliver=false
         scheduleAsyncDeliverMaxPendingLimit=2000 scheduleAsyncDeliverMaxResendNum2Blocked=3
-        maxDelayTime=40 isEnableBatchPush=false enableBatchPush=false maxMsgsNumBatch=64
+        maxDelayTime=40 isEnableBatchPush=false enableBatchPush=false
         """,
     ),
     Section(
@@ -257,8 +257,8 @@ UNUSED: Final = (
         transactionOpBatchInterval=3000 validateSystemTopicWhenUpdateTopic=true
         subscriptionExpiredTimeout=600000 enableMixedMessageType=false
         clearRetryTopicWhenDeleteTopic=true allowRecallWhenBrokerNotWriteable=true
-        recallMessageEnable=false putMsgIndexHightWater=600000 messageIndexEnable=true
-        maxHashSlotNum=5000000 maxIndexNum=20000000 messageIndexSafe=false defaultQueryMaxNum=32
+        recallMessageEnable=false putMsgIndexHightWater=600000
+        messageIndexSafe=false
         mappedFileSizeTimerLog=104857600 timerPrecisionMs=1000 timerRollWindowSlot=172800
         timerFlushIntervalMs=1000 timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
         timerEnableDisruptor=false timerEnableCheckMetrics=true timerInterceptDelayLevel=false

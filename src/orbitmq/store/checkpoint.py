@@ -4,7 +4,8 @@ Apache RocketMQ uses the first 40 of the file's 4096 bytes: the store times up t
 the queues are on disk, and a few offsets. The mark stands further back, where Apache neither looks
 nor writes: up to which physical offset everything, log and queues, is on disk, with enough beside
 it to notice that the directory is no longer the one it was written for. Behind it, how many entries
-a consume-queue file has, and up to where the key index is on disk.
+a consume-queue file has, and how many bytes a commit-log file; last, up to where the key index is
+on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MARK: Final = struct.Struct(">8sqqIIq")
 _MARK_MAGIC: Final = b"OrbitMQ1"
 _CHECKSUM: Final = struct.Struct(">I")
 _UNITS_PLACE: Final = 1536
-_UNITS: Final = struct.Struct(">8sI")
+_UNITS: Final = struct.Struct(">8sII")
 _UNITS_MAGIC: Final = b"OrbitMQu"
 _INDEX_PLACE: Final = 2048
 _INDEX: Final = struct.Struct(">8s8q")
@@ -70,7 +71,8 @@ class Checkpoint:
 
     ``log_timestamp`` and ``queue_timestamp`` are Java's physicMsgTimestamp and logicsMsgTimestamp
     (StoreCheckpoint), ms. What else Apache keeps in the file is preserved. ``queue_units`` is the
-    consume_queue_units that the directory was last used with; 0 when that is not known.
+    consume_queue_units that the directory was last used with, ``log_file_size`` the
+    mapped_file_size; 0 when that is not known.
     ``index_timestamp`` is Java's indexMsgTimestamp: an index file of later messages is not to be
     trusted after a crash. ``indexed_timestamp`` is up to when messages are in the index, ms: the
     two others are written no later, so that Apache's recovery reads what the index lacks.
@@ -91,8 +93,16 @@ class Checkpoint:
         self._rest: Final = tuple(rest)
         self.mark = _read_mark(content)
         self.index_mark = _read_index_mark(content)
-        magic, units = _UNITS.unpack_from(content, _UNITS_PLACE)
-        self.queue_units: int = units if magic == _UNITS_MAGIC else 0
+        magic, *sizes = _UNITS.unpack_from(content, _UNITS_PLACE)
+        self.queue_units: int
+        self.log_file_size: int
+        self.queue_units, self.log_file_size = sizes if magic == _UNITS_MAGIC else (0, 0)
+
+    def forget_mark(self) -> None:
+        """Have the next recovery read the whole log. Raises OSError."""
+        if self.mark is not None:
+            self.mark = None
+            self.write()
 
     def write(self) -> None:
         """Bring all of it to the disk, in one write of one page, on any thread. Raises OSError."""
@@ -108,7 +118,7 @@ class Checkpoint:
             mark = _MARK.pack(_MARK_MAGIC, *self.mark)
             page[_MARK_PLACE : _MARK_PLACE + _MARK.size] = mark
             _CHECKSUM.pack_into(page, _MARK_PLACE + _MARK.size, zlib.crc32(mark))
-        _UNITS.pack_into(page, _UNITS_PLACE, _UNITS_MAGIC, self.queue_units)
+        _UNITS.pack_into(page, _UNITS_PLACE, _UNITS_MAGIC, self.queue_units, self.log_file_size)
         if self.index_mark is not None:
             index_mark = _INDEX.pack(_INDEX_MAGIC, *self.index_mark)
             page[_INDEX_PLACE : _INDEX_PLACE + _INDEX.size] = index_mark

@@ -31,7 +31,7 @@ from orbitmq.store.index_file import (
 )
 from orbitmq.store.index_keys import key_hash, message_hashes
 from orbitmq.store.index_recovery import load_index
-from orbitmq.store.log_records import records_between
+from orbitmq.store.log_walk import records_between
 from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_type
 
 if TYPE_CHECKING:

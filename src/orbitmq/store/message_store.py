@@ -68,9 +68,9 @@ class MessageStore:
     """A store directory in use: made by open(), given back by close().
 
     All methods belong to one thread. ``directory`` is the store directory, ``config`` its
-    settings, ``cleaner`` what deletes old messages and looks after the disk, ``key_index`` where
-    messages are found by their keys; None: not here (message_index_enable). In a forked child it is
-    closed, without a change to the directory.
+    settings, ``cleaner`` what deletes old messages and looks after the disk, ``damages`` what
+    opening passed over in the log, ``key_index`` where messages are found by their keys; None: not
+    here (message_index_enable). In a forked child it is closed, without a change to the directory.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class MessageStore:
         self._table = parts.table
         self._queues = parts.table.queues
         self._dispatched = parts.recovered.dispatched
+        self.damages: Final = parts.recovered.damages
         self._staged: list[StagedMessage] = []
         self._listeners: list[ArrivalListener] = []
         self._write_listeners: list[WriteListener] = []

@@ -10,6 +10,7 @@ from orbitmq.errors import CorruptStoreError
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
+from orbitmq.store.damage import broken_files, mend
 from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FileOps
 from orbitmq.store.key_index import KeyIndex
@@ -35,15 +36,27 @@ def open_parts(
 
     Raises CorruptStoreError, another StoreError or OSError.
     """
-    log = CommitLog(ops, place.commit_log, config.mapped_file_size)
+    checkpoint = Checkpoint(ops, place.checkpoint)
+    log_size = config.mapped_file_size
+    broken = broken_files(place.commit_log, log_size, checkpoint.log_file_size)
+    if broken:
+        checkpoint.forget_mark()
+        place.mark_in_use(ops)  # the next opening after a crash is to read the whole log too
+        mend(ops, place.commit_log, broken, log_size)
+    log = CommitLog(ops, place.commit_log, log_size)
     undo.callback(log.close)
     table = QueueTable(ops, place.consume_queue, config.consume_queue_units)
     undo.callback(table.close)
-    checkpoint = Checkpoint(ops, place.checkpoint)
     place.mark_in_use(ops)
     try:
         recovered = recover(
-            log, table, checkpoint, config, clean=place.was_clean, own_from=place.own_from
+            log,
+            table,
+            checkpoint,
+            config,
+            clean=place.was_clean,
+            own_from=place.own_from,
+            mended=bool(broken),
         )
     except CorruptStoreError:
         if place.was_clean:  # it still is, and the next open must know
