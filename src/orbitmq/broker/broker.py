@@ -96,6 +96,7 @@ class Broker:
                 self.pulling.held,
             )
             self.delivery = Delivery(self.store, delays, self.write)
+            self.timers = self._open_timers(directory, file_ops)
             self.saved = SavedTables(
                 directory,
                 self.topics,
@@ -123,6 +124,13 @@ class Broker:
         timetable.every(config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms()))
         timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
         return timetable
+
+    def _open_timers(self, directory: Path, file_ops: FileOps) -> Timers | None:
+        store, config = self.store, self.config.store_config
+        if not config.timer_wheel:
+            return None
+        timers = open_timers(store, directory, file_ops, self.clock.now_ms())
+        return Timers(store, timers, TimerMetrics(self.clock.now_ms), self.write)
 
     def every(self, interval_ms: int, action: Callable[[], object]) -> None:
         """Have ``action`` repeated among the broker's own periodic jobs."""

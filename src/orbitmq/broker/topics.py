@@ -22,6 +22,7 @@ from orbitmq.names import (
     OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    TIMER_TOPIC,
     check_topic,
     is_system_topic,
 )
@@ -179,6 +180,8 @@ def _built_in_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfi
         topic(HALF_TOPIC, 1),
         topic(OP_HALF_TOPIC, 1),
     ]
+    if config.store_config.timer_wheel:
+        topics.append(topic(TIMER_TOPIC, 1))
     if config.auto_create_topics:
         topics.append(topic(AUTO_CREATE_TOPIC, config.default_topic_queues, inherited))
     return topics
