@@ -32,6 +32,7 @@ def register(
     version: DataVersion | None = None,
     connection: object = None,
     now_ms: int = 0,
+    only_these: bool = False,
     **fields: object,
 ) -> object:
     return routes.register(
@@ -40,6 +41,7 @@ def register(
         version or DataVersion(),
         connection,
         now_ms,
+        only_these=only_these,
     )
 
 
@@ -50,7 +52,8 @@ def test_a_broker_brings_its_topics_and_takes_them_along() -> None:
     assert route is not None
     assert route.queue_datas == [QueueData("b", 4, 4, 6)]
     assert route.broker_datas[0].broker_addrs == {0: "h:1"}
-    register(routes, topics=[TopicConfig("A", 8, 8), TopicConfig("C", 1, 1)])
+    changed = [TopicConfig("A", 8, 8), TopicConfig("C", 1, 1)]
+    register(routes, topics=changed, version=DataVersion(counter=1))
     assert routes.topics().topic_list == {"A", "B", "C"}
     route = routes.route("A")
     assert route is not None
@@ -171,7 +174,8 @@ def test_what_strangers_may_have_kept_is_bounded(monkeypatch: pytest.MonkeyPatch
     routes.register_topic("F" * 256, [QueueData("b", 1, 1, 6)])
     assert routes.topics().topic_list == {"A", "B"}
     monkeypatch.setattr("orbitmq.nameserver.routes.MAX_TOPICS", 3)
-    register(routes, topics=[TopicConfig("G"), TopicConfig("H"), TopicConfig("A", 9, 9)])
+    more = [TopicConfig("G"), TopicConfig("H"), TopicConfig("A", 9, 9)]
+    register(routes, topics=more, version=DataVersion(counter=1))
     assert routes.topics().topic_list == {"A", "B", "G"}
     route = routes.route("A")
     assert route is not None
@@ -225,3 +229,40 @@ def test_routes_are_those_of_the_brokers_that_live(steps: list[tuple[str, str, s
             found = {queues.broker_name for queues in route.queue_datas} if route else set()
             assert found == {address for address, held in topics.items() if name in held}
         assert set(routes.clusters().broker_addr_table) == set(topics)
+
+
+def test_what_is_registered_again_unchanged_stays_without_write_permission() -> None:
+    routes = RouteTable()
+    register(routes)
+    assert routes.set_writable("b", writable=False) == len(MANY)
+    register(routes, topics=[*MANY, TopicConfig("New")])
+    for topic, perm in (("A", 4), ("New", 6)):
+        route = routes.route(topic)
+        assert route is not None
+        assert route.queue_datas[0].perm == perm
+    register(routes, version=DataVersion(counter=1))
+    route = routes.route("A")
+    assert route is not None
+    assert route.queue_datas[0].perm == 6
+
+
+def test_a_registration_of_only_these_takes_the_broker_out_of_other_routes() -> None:
+    routes = RouteTable()
+    register(routes)
+    register(routes, "h:2", "b2")
+    register(routes, topics=[TopicConfig("A"), TopicConfig("N")], only_these=True)
+    assert routes.topics().topic_list == {"A", "B", "N"}
+    route = routes.route("B")
+    assert route is not None
+    assert [queues.broker_name for queues in route.queue_datas] == ["b2"]
+    register(routes, "h:2", "b2", topics=[], only_these=True)
+    assert routes.topics().topic_list == {"A", "N"}
+
+
+def test_topics_of_units_are_listed() -> None:
+    routes = RouteTable()
+    topics = [TopicConfig(f"F{flag}", topic_sys_flag=flag) for flag in range(4)]
+    register(routes, topics=topics)
+    assert routes.unit_topics().topic_list == {"F1", "F3"}
+    assert routes.unit_sub_topics().topic_list == {"F2", "F3"}
+    assert routes.unit_sub_only_topics().topic_list == {"F2"}

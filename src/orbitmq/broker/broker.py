@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.due import DueWork
 from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.locks import QueueLocks
@@ -26,11 +27,14 @@ from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
+from orbitmq.broker.timer_flusher import TimerFlusher
+from orbitmq.broker.timer_metrics import TimerMetrics
+from orbitmq.broker.timers import Timers, open_timers
 from orbitmq.broker.timetable import Timetable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
-from orbitmq.names import SCHEDULE_TOPIC
+from orbitmq.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.file_ops import FILE_OPS, FileOps
@@ -40,6 +44,8 @@ log = logging.getLogger("orbitmq.broker")
 
 _IN_MEMORY_RATIO: Final = 0.4
 _NOTHING_DUE_MS: Final = 1 << 31
+_CLEAN_TIMERS_MS: Final = 30_000
+"""How often files of the timer log are looked for that are of no use any more."""
 
 
 class Broker:
@@ -96,13 +102,18 @@ class Broker:
                 self.pulling.held,
             )
             self.delivery = Delivery(self.store, delays, self.write)
-            self.timers = self._open_timers(directory, file_ops)
+            self.timers = self._open_timers(file_ops)
+            self._timer_flusher: TimerFlusher | None = None
+            if self.timers is not None:
+                self._timer_flusher = TimerFlusher(self.timers.timers, clock.now_ms)
+                undo.callback(self._timer_flusher.close)
             self.saved = SavedTables(
                 directory,
                 self.topics,
                 self.groups,
                 self.offsets,
                 self.delivery,
+                self.timers.metrics if self.timers is not None else None,
                 clock,
                 sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
@@ -110,6 +121,9 @@ class Broker:
             for topic in self.saved.deleted_topics:  # its queues may be there still
                 self.store.delete_topic(topic)
             undo.pop_all()
+        self._waiting = [DueWork("delayed messages", self.delivery)]
+        if self.timers is not None:
+            self._waiting.append(DueWork("messages with timers", self.timers))
         self._timetable = self._make_timetable()
         self._held = self.pulling.held
         self.store.add_arrival_listener(self._arrived)
@@ -123,14 +137,17 @@ class Broker:
         timetable.every(config.delay_offset_save_interval_ms, self.saved.save_delays)
         timetable.every(config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms()))
         timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
+        if self._timer_flusher is not None:
+            interval_ms = config.store_config.timer_flush_interval_ms
+            timetable.every(interval_ms, self._timer_flusher.flush_later)
+            timetable.every(_CLEAN_TIMERS_MS, self._clean_timers)
         return timetable
 
-    def _open_timers(self, directory: Path, file_ops: FileOps) -> Timers | None:
-        store, config = self.store, self.config.store_config
-        if not config.timer_wheel:
+    def _open_timers(self, file_ops: FileOps) -> Timers | None:
+        if not self.store.config.timer_wheel:
             return None
-        timers = open_timers(store, directory, file_ops, self.clock.now_ms())
-        return Timers(store, timers, TimerMetrics(self.clock.now_ms), self.write)
+        timers = open_timers(self.store, file_ops, self.clock.now_ms())
+        return Timers(self.store, timers, TimerMetrics(self.clock.now_ms), self.write)
 
     def every(self, interval_ms: int, action: Callable[[], object]) -> None:
         """Have ``action`` repeated among the broker's own periodic jobs."""
@@ -151,17 +168,25 @@ class Broker:
     def run_due(self) -> None:
         """Do what is due by now: deliver delayed messages, run periodic jobs."""
         self.filter_budget.renew()
-        due_ms = self.delivery.due_ms
         now_ms = self.clock.now_ms()
-        if due_ms is not None and due_ms <= now_ms:
-            self._deliver(now_ms)
+        for work in self._waiting:
+            work.run_if_due(now_ms)
         self._timetable.run(self.now_ms())
         self.answer_ready()
         self.filter_budget.renew()
 
+    @property
+    def due_ms(self) -> int | None:
+        """When the next delayed message or timer is due, wall-clock ms; None when none waits."""
+        due_ms = self.delivery.due_ms
+        timers_ms = self.timers.due_ms if self.timers is not None else None
+        if due_ms is None or timers_ms is None:
+            return timers_ms if due_ms is None else due_ms
+        return min(due_ms, timers_ms)
+
     def wait_ms(self) -> int:
         """How long until something is due, unless messages arrive."""
-        due_ms = self.delivery.due_ms
+        due_ms = self.due_ms
         delivery = _NOTHING_DUE_MS if due_ms is None else due_ms - self.clock.now_ms()
         return max(0, min(delivery, self._timetable.wait_ms(self.now_ms())))
 
@@ -183,10 +208,11 @@ class Broker:
         Raises StoreError when that fails, and says what was not saved; the store is given back all
         the same.
         """
-        try:
+        with ExitStack() as closing:
+            closing.callback(self.store.close)
+            if self._timer_flusher is not None:
+                closing.callback(self._timer_flusher.close)
             self.saved.close()
-        finally:
-            self.store.close()
         changed = {
             "topics": self.topics.changed,
             "consumer groups": self.groups.changed,
@@ -215,18 +241,17 @@ class Broker:
             self._held.message_arrived(topic, queue_id, next_offset, tags_code, properties)
         if topic == SCHEDULE_TOPIC:
             self.delivery.message_arrived(tags_code)  # there it is the time the message is due
+        elif topic == TIMER_TOPIC and self.timers is not None:
+            self.timers.message_arrived()
 
     def _look_for_due(self) -> None:
         """Deliver what is due, even where ``due_ms`` was told by a clock that was set since."""
-        if self.delivery.due_ms is not None:
-            self._deliver(self.clock.now_ms())
+        for work in self._waiting:
+            work.look(self.clock.now_ms())
 
-    def _deliver(self, now_ms: int) -> None:
-        try:
-            self.delivery.run(now_ms)
-        except Exception:
-            log.exception("delayed messages are not delivered, next try in a second")
-            self.delivery.due_ms = now_ms + 1000
+    def _clean_timers(self) -> None:
+        if self.timers is not None:
+            self.timers.timers.delete_before(self.store.min_physical_offset)
 
 
 def _physical_memory() -> int:

@@ -10,6 +10,7 @@ import msgspec
 
 from orbitmq.errors import ConfigError, IllegalNameError
 from orbitmq.names import check_topic
+from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.net.tls import ServerTls
 from orbitmq.store.config import StoreConfig
 
@@ -39,6 +40,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     name_server: str = ""
     """``host:port`` of name servers to register at, separated by ``;``, in place of a name server
     of its own (namesrvAddr)."""
+    name_server_config: NameServerConfig = NameServerConfig()
+    """Settings of the name server beside it."""
     broker_name: str = "broker-a"
     """The name queues are known by (brokerName)."""
     cluster_name: str = "DefaultCluster"

@@ -10,12 +10,15 @@ from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.registrar import Registrar
+from orbitmq.broker.registrar import REGISTER_MS, Registrar
 from orbitmq.broker.server import BrokerServer
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import ConfigError
+from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
 from orbitmq.nameserver.server import NameServer
 from orbitmq.net.addresses import local_ip
@@ -100,17 +103,27 @@ class Node:
             self.name_server = _joined(host, name_server.port)
             self._register(self.broker.topics.topics.values())
             self.broker.topics.on_change = lambda topic: self._register([topic])
+            self.broker.every(REGISTER_MS, lambda: self._take_order_config(name_server))
+            self._take_order_config(name_server)
 
     async def _start_name_server(self, undo: AsyncExitStack) -> NameServer:
         name_server = NameServer(
             self._clock,
             self.routes,
+            config=self._name_server_config(),
             tls=self.config.tls,
             idle_ms=self.config.connection_idle_ms,
         )
         await name_server.start(self.config.host, self.config.name_server_port)
         undo.push_async_callback(name_server.close)
         return name_server
+
+    def _name_server_config(self) -> NameServerConfig:
+        config = self.config.name_server_config
+        if config.kv_config_path is not None or self.config.store_directory is None:
+            return config
+        path = self.store_directory / "namesrv" / "kvConfig.json"
+        return msgspec.structs.replace(config, kv_config_path=path)
 
     async def _start_registrar(self, undo: AsyncExitStack) -> None:
         config = self.config
@@ -132,6 +145,10 @@ class Node:
         temporary = tempfile.mkdtemp(prefix="orbitmq-")
         undo.callback(shutil.rmtree, temporary, ignore_errors=True)
         return Path(temporary)
+
+    def _take_order_config(self, name_server: NameServer) -> None:
+        """Learn of ordered topics, as a broker elsewhere does when it registers."""
+        self.broker.topics.mark_ordered(name_server.order_config() or ())
 
     def _register(self, topics: Iterable[TopicConfig]) -> None:
         """Tell the name server of topics; being in one process, it needs no heartbeat."""

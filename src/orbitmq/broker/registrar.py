@@ -17,17 +17,17 @@ from typing import Final
 from orbitmq import codes
 from orbitmq.broker.topics import TopicTable
 from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError, NetworkError, OrbitMQError, for_code
+from orbitmq.errors import BodyError, BrokerError, NetworkError, OrbitMQError, for_code
 from orbitmq.net.connection import Connection
 from orbitmq.net.pool import ConnectionPool
 from orbitmq.wire.bodies import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from orbitmq.wire.command import Header, RemotingCommand
 from orbitmq.wire.headers import BrokerRequestHeader, RegisterBrokerRequestHeader
-from orbitmq.wire.registration import RegisterBrokerBody
+from orbitmq.wire.registration import KVTable, RegisterBrokerBody
 
 log = logging.getLogger("orbitmq.broker")
 
-REGISTER_SECONDS: Final = 30.0
+REGISTER_MS: Final = 30_000
 """How often a broker registers (BrokerConfig.registerNameServerPeriod)."""
 _RETRY_SECONDS: Final = 1.0
 _TIMEOUT_MS: Final = 3_000
@@ -82,7 +82,7 @@ class Registrar:
     async def _until_changed(self, address: str) -> bool:
         """Wait until topics changed (True), or it is time for the name server to be told of all."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + REGISTER_SECONDS
+        due = loop.time() + REGISTER_MS / 1000
         while loop.time() < due:
             try:
                 async with asyncio.timeout(_RETRY_SECONDS):
@@ -112,7 +112,7 @@ class Registrar:
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         try:
-            await self._ask(address, RequestCode.REGISTER_BROKER, header, body)
+            answer = await self._ask(address, RequestCode.REGISTER_BROKER, header, body)
         except (NetworkError, BrokerError) as error:
             self._untold[address] = None
             if untold is not None:  # it may know nothing of this broker any more
@@ -128,6 +128,15 @@ class Registrar:
         else:
             self._failing.discard(address)
             log.info("registered at name server %s", address)
+            self._take_order_config(answer.body, address)
+
+    def _take_order_config(self, body: bytes | memoryview, address: str) -> None:
+        """Learn of ordered topics from what a name server answers a registration with."""
+        if body:
+            try:
+                self._topics.mark_ordered(KVTable.decode(body).table)
+            except BodyError as error:
+                log.warning("the order configuration of name server %s: %s", address, error)
 
     async def _unregister(self, address: str) -> None:
         if self._pool.idle(address) is None:
@@ -137,10 +146,13 @@ class Registrar:
         except OrbitMQError as error:
             log.warning("not unregistered at name server %s: %s", address, error)
 
-    async def _ask(self, address: str, code: int, header: Header, body: bytes = b"") -> None:
+    async def _ask(
+        self, address: str, code: int, header: Header, body: bytes = b""
+    ) -> RemotingCommand:
         answer = await self._pool.call(address, code, header, body, timeout_ms=_TIMEOUT_MS)
         if answer.code != codes.SUCCESS:
             raise for_code(answer.code, answer.remark, address)
+        return answer
 
 
 def _ignore_request(_command: RemotingCommand, _connection: Connection) -> None:

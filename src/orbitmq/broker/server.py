@@ -101,7 +101,7 @@ class BrokerServer:
         self._answers.settle()
         self._pulls.tick_end()
         broker.saved.save_changes()
-        if broker.delivery.due_ms != self._timer_due_ms:
+        if broker.due_ms != self._timer_due_ms:
             self._run_later()
 
     def _hang_up_on_idle(self) -> None:
@@ -111,7 +111,7 @@ class BrokerServer:
     def _run_later(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_due_ms = self.broker.delivery.due_ms
+        self._timer_due_ms = self.broker.due_ms
         seconds = min(self.broker.wait_ms() / 1000, _LONGEST_SLEEP_SECONDS)
         self._timer = self._loop.call_later(seconds, self.run_due)
 

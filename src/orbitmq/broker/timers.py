@@ -230,6 +230,27 @@ class Timers:
         return topics
 
 
+def open_timers(store: MessageStore, ops: FileOps, now_ms: int) -> TimerStore:
+    """The timers in the directory of ``store``, brought into agreement with it.
+
+    Raises StoreError when their files cannot be used.
+    """
+
+    def queue_offset_of(physical_offset: int) -> int | None:
+        record = store.record_at(physical_offset)
+        if record is None or redraft(record).topic != TIMER_TOPIC:
+            return None
+        offset: int = QUEUE_OFFSET.unpack_from(record, RECORD_HEADER.queue_offset)[0]
+        return offset
+
+    queue = store.min_offset(TIMER_TOPIC, 0), store.max_offset(TIMER_TOPIC, 0)
+    end = store.max_physical_offset
+    try:
+        return TimerStore(ops, store.directory, store.config, now_ms, end, queue, queue_offset_of)
+    except OSError as error:
+        raise store_error(error, store.directory, "open the timers") from error
+
+
 def _timer_of(record: memoryview, unit: QueueUnit) -> tuple[NewTimer, str]:
     """A stored message as a timer, and the topic it is for. Raises RecordError if it is none."""
     properties = _properties_of(record)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -95,6 +95,13 @@ class TopicTable(ConfigTable[TopicConfig]):
             )  # fmt: skip
             self._set(topic.topic_name, topic)
             self.on_change(topic)
+
+    def mark_ordered(self, topics: Iterable[str]) -> None:
+        """Make those of ``topics`` ordered that are here (updateOrderTopicConfig)."""
+        for name in topics:
+            known = self.topics.get(name)
+            if known is not None and not known.order:
+                self.put(msgspec.structs.replace(known, order=True))
 
     def delete(self, topic: str) -> None:
         """Forget a topic; nothing if there is none."""

@@ -7,7 +7,7 @@ its connection lasts and it registers or beats at least every 120 s. Follows Rou
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -39,6 +39,9 @@ MAX_QUEUES: Final = 65_536
 """How many queues a topic may have on one broker."""
 _WRITE: Final = 2
 _READ_WRITE: Final = 6
+# Java's TopicSysFlag
+_UNIT: Final = 1
+_UNIT_SUB: Final = 2
 
 
 class BrokerId(NamedTuple):
@@ -99,8 +102,14 @@ class RouteTable:
         version: DataVersion,
         connection: Hashable | None,
         now_ms: int,
+        *,
+        only_these: bool = False,
     ) -> RegisterResult | None:
         """Take in a broker and its topics, all or only those that changed.
+
+        Topics that it has are left as they are unless the version is another, so that a name
+        registered again stays without write permission. ``only_these`` takes the broker out of the
+        routes of all other topics.
 
         None when a broker tells of a single topic before its first registration, or another
         broker with the same name and id has a newer state: nothing is changed then. Raises
@@ -134,9 +143,13 @@ class RouteTable:
         )
         is_first_slave = registration.acting_master is not None and broker_id == min(addresses)
         if broker_id == MASTER_ID or is_first_slave:
+            if only_these:
+                self._keep_only({topic.topic_name for topic in topics}, name)
             read_only = broker_id != MASTER_ID and registration.acting_master
+            changed = self.version(broker) != version
             for topic in topics:
-                self._put_queues(topic, name, topic.perm & ~_WRITE if read_only else topic.perm)
+                if changed or name not in self._topics.get(topic.topic_name, ()):
+                    self._put_queues(topic, name, topic.perm & ~_WRITE if read_only else topic.perm)
         if broker not in self._live:
             log.info("broker %s registered as %s, id %d", broker.address, name, broker_id)
         self._live[broker] = _LiveBroker(registration, connection, version, now_ms)
@@ -237,6 +250,18 @@ class RouteTable:
         addresses = (data.broker_addrs for data in info.broker_addr_table.values())
         return TopicList(names, next((found[min(found)] for found in addresses), None))
 
+    def unit_topics(self) -> TopicList:
+        """The topics of units (getUnitTopics)."""
+        return self._by_sys_flag(lambda flag: bool(flag & _UNIT))
+
+    def unit_sub_topics(self) -> TopicList:
+        """The topics that a group of a unit subscribes to (getHasUnitSubTopicList)."""
+        return self._by_sys_flag(lambda flag: bool(flag & _UNIT_SUB))
+
+    def unit_sub_only_topics(self) -> TopicList:
+        """Those which belong to no unit themselves (getHasUnitSubUnUnitTopicList)."""
+        return self._by_sys_flag(lambda flag: flag & (_UNIT | _UNIT_SUB) == _UNIT_SUB)
+
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
         """Take in one topic's queues; none of them when a broker is not registered."""
         queues = list(queues)
@@ -259,6 +284,22 @@ class RouteTable:
             self._topics.pop(topic, None)
 
     # Inner workings
+
+    def _by_sys_flag(self, test: Callable[[int], bool]) -> TopicList:
+        """The topics whose flags pass, as the first of their brokers tells them."""
+        return TopicList(
+            frozenset(
+                topic
+                for topic, queues in self._topics.items()
+                if test(next(iter(queues.values())).topic_sys_flag)
+            )
+        )
+
+    def _keep_only(self, topics: set[str], broker_name: str) -> None:
+        for topic in [name for name, queues in self._topics.items() if broker_name in queues]:
+            if topic not in topics:
+                log.info("broker name %s has topic %s no more", broker_name, topic)
+                self._drop_queues(topic, [broker_name])
 
     def _check(self, registration: Registration, connection: Hashable | None) -> None:
         broker = registration.broker

@@ -11,13 +11,17 @@ import logging
 import zlib
 from typing import Final
 
+import msgspec
+
 from orbitmq import codes
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError
+from orbitmq.errors import BrokerError, StoreError
+from orbitmq.nameserver.config import NameServerConfig
+from orbitmq.nameserver.kv import ORDER_TOPIC_CONFIG, SavedKVConfig
 from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
 from orbitmq.net.connection import Connection
-from orbitmq.net.dispatcher import Dispatcher, Handler
+from orbitmq.net.dispatcher import Answer, Dispatcher, Handler
 from orbitmq.net.server import IDLE_MS, Server
 from orbitmq.net.tls import ServerTls
 from orbitmq.wire.bodies import Body, DataVersion, TopicRouteData
@@ -34,9 +38,16 @@ from orbitmq.wire.headers import (
     TopicCountResponseHeader,
     TopicRequestHeader,
 )
+from orbitmq.wire.namesrv_bodies import (
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    KVConfigRequestHeader,
+    PutKVConfigRequestHeader,
+)
 from orbitmq.wire.registration import (
     BrokerMemberGroup,
     GetBrokerMemberGroupResponseBody,
+    KVTable,
     RegisterBrokerBody,
 )
 
@@ -51,8 +62,9 @@ _V4_9_4: Final = 401
 class NameServer:
     """A name server on a port of its own; ``routes`` is its state, a new one by default.
 
-    ``tls`` has it speak TLS too, or only. Connections end that are idle for ``idle_ms``. All
-    methods belong to the running loop.
+    ``config`` holds from the next request on, ``kv`` has what operators keep in it. ``tls`` has it
+    speak TLS too, or only. Connections end that are idle for ``idle_ms``. All methods belong to the
+    running loop.
     """
 
     def __init__(
@@ -60,13 +72,20 @@ class NameServer:
         clock: Clock = SYSTEM_CLOCK,
         routes: RouteTable | None = None,
         *,
+        config: NameServerConfig | None = None,
         tls: ServerTls | None = None,
         idle_ms: int = IDLE_MS,
     ) -> None:
         self.routes = routes or RouteTable()
+        self.config = config or NameServerConfig()
+        self.kv = SavedKVConfig(self.config.kv_config_path)
         self._clock = clock
         self._scan: asyncio.TimerHandle | None = None
         handlers: dict[int, Handler] = {
+            RequestCode.PUT_KV_CONFIG: self._put_kv,
+            RequestCode.GET_KV_CONFIG: self._get_kv,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._kv_list,
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
             RequestCode.REGISTER_BROKER: self._register,
             RequestCode.UNREGISTER_BROKER: self._unregister,
@@ -77,6 +96,9 @@ class NameServer:
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._topics,
             RequestCode.GET_TOPICS_BY_CLUSTER: self._cluster_topics,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self._unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._unit_sub_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._unit_sub_only_topics,
             RequestCode.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
@@ -95,7 +117,11 @@ class NameServer:
         return self._server.port
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; port 0 takes any free one. Raises ConfigError when that cannot be done."""
+        """Listen; port 0 takes any free one.
+
+        Raises ConfigError when that cannot be done, StoreError when what was kept cannot be read.
+        """
+        self.kv.load()
         await self._server.start(host, port)
         self._scan_later()
 
@@ -104,6 +130,7 @@ class NameServer:
         if self._scan is not None:
             self._scan.cancel()
         await self._server.close()
+        await self.kv.close()
 
     def expire_brokers(self) -> None:
         """Forget the brokers that are silent too long, and hang up on them."""
@@ -140,10 +167,13 @@ class NameServer:
                 f"no broker has topic {header.topic}: create it, or send to it where brokers "
                 "create topics by themselves",
             )
+        if self.config.order_message_enable:
+            order = self.kv.table.get(ORDER_TOPIC_CONFIG, header.topic)
+            route = msgspec.structs.replace(route, order_topic_conf=order)
         standard = command.version >= _V4_9_4 or bool(header.accept_standard_json_only)
         return _answer(command, route, standard=standard)
 
-    def _register(self, command: RemotingCommand, connection: Connection) -> bytes:
+    def _register(self, command: RemotingCommand, connection: Connection) -> Answer:
         header = command.header(RegisterBrokerRequestHeader)
         checksum = zlib.crc32(command.body) & 0x7FFFFFFF
         if header.body_crc32 and header.body_crc32 != checksum:
@@ -166,6 +196,8 @@ class NameServer:
             topics.data_version,
             connection,
             self._now_ms(),
+            only_these=self.config.delete_topic_with_broker_registration
+            and not topics.topic_queue_mapping_info_map,
         )
         if result is None:
             raise BrokerError(
@@ -176,7 +208,15 @@ class NameServer:
         answer = RegisterBrokerResponseHeader(
             ha_server_addr=result.ha_address, master_addr=result.master_address
         )
-        return encode_response(command, codes.SUCCESS, answer)
+        order = self.order_config()
+        data = KVTable(order).encode() if order is not None else b""
+        return [encode_response(command, codes.SUCCESS, answer, body_length=len(data)), data]
+
+    def order_config(self) -> dict[str, str] | None:
+        """What brokers are told of ordered topics when they register; None: nothing."""
+        if not self.config.return_order_topic_config_to_broker:
+            return None
+        return self.kv.table.namespace(ORDER_TOPIC_CONFIG)
 
     def _unregister(self, command: RemotingCommand, _connection: Connection) -> bytes:
         header = command.header(BrokerRequestHeader)
@@ -211,14 +251,69 @@ class NameServer:
         return _answer(command, self.routes.clusters())
 
     def _topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        _check_enabled("enableAllTopicList", self.config.enable_all_topic_list)
         return _answer(command, self.routes.topics())
 
     def _cluster_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        _check_enabled("enableTopicList", self.config.enable_topic_list)
         header = command.header(ClusterRequestHeader)
         return _answer(command, self.routes.cluster_topics(header.cluster))
 
     def _system_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
         return _answer(command, self.routes.system_topics())
+
+    def _unit_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        _check_enabled("enableTopicList", self.config.enable_topic_list)
+        return _answer(command, self.routes.unit_topics())
+
+    def _unit_sub_topics(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        _check_enabled("enableTopicList", self.config.enable_topic_list)
+        return _answer(command, self.routes.unit_sub_topics())
+
+    def _unit_sub_only_topics(
+        self, command: RemotingCommand, _connection: Connection
+    ) -> list[bytes]:
+        _check_enabled("enableTopicList", self.config.enable_topic_list)
+        return _answer(command, self.routes.unit_sub_only_topics())
+
+    def _put_kv(self, command: RemotingCommand, connection: Connection) -> None:
+        header = command.header(PutKVConfigRequestHeader)
+        self.kv.table.put(header.namespace, header.key, header.value)
+        self._save_kv(command, connection)
+
+    def _get_kv(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        header = command.header(KVConfigRequestHeader)
+        value = self.kv.table.get(header.namespace, header.key)
+        if value is None:
+            raise BrokerError(
+                codes.QUERY_NOT_FOUND,
+                f"namespace {header.namespace!r} has no key {header.key!r}",
+            )
+        return encode_response(command, codes.SUCCESS, GetKVConfigResponseHeader(value=value))
+
+    def _delete_kv(self, command: RemotingCommand, connection: Connection) -> None:
+        header = command.header(KVConfigRequestHeader)
+        self.kv.table.delete(header.namespace, header.key)
+        self._save_kv(command, connection)
+
+    def _kv_list(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
+        namespace = command.header(GetKVListByNamespaceRequestHeader).namespace
+        table = self.kv.table.namespace(namespace)
+        if table is None:
+            raise BrokerError(codes.QUERY_NOT_FOUND, f"there is no namespace {namespace!r}")
+        return _answer(command, KVTable(table))
+
+    def _save_kv(self, command: RemotingCommand, connection: Connection) -> None:
+        """Save keys and values, and answer ``command`` when that is done."""
+
+        def done(error: StoreError | None) -> None:
+            if error is None:
+                connection.send(encode_response(command, codes.SUCCESS))
+            else:
+                remark = f"it is kept in memory, but not on the disk: {error}"
+                connection.send(encode_response(command, codes.SYSTEM_ERROR, remark=remark))
+
+        self.kv.save(done)
 
     def _register_topic(self, command: RemotingCommand, _connection: Connection) -> bytes:
         header = command.header(TopicRequestHeader)
@@ -242,6 +337,11 @@ class NameServer:
         count = self.routes.set_writable(header.broker_name, writable=True)
         answer = TopicCountResponseHeader(add_topic_count=count)
         return encode_response(command, codes.SUCCESS, answer)
+
+
+def _check_enabled(setting: str, enabled: bool) -> None:
+    if not enabled:
+        raise BrokerError(codes.SYSTEM_ERROR, f"this is switched off: {setting}=false")
 
 
 def _answer(command: RemotingCommand, body: Body, *, standard: bool = False) -> list[bytes]:

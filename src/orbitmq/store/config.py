@@ -76,7 +76,37 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     setting on, and not by the key alone; both are understood (appendTopicForTimerDeleteKey)."""
     cut_damaged_log: bool = False
     """Give up the messages behind a damage in the commit log, which no crash explains, instead of
-    refusing to open. Apache RocketMQ always does."""
+    passing over it. Apache RocketMQ always does."""
+
+    file_reserved_hours: int = 72
+    """How long messages are kept, hours: a commit-log file goes this long after its last write
+    (fileReservedTime)."""
+    delete_when: str = "04"
+    """The hours of the day, local time, in which such files are deleted, separated by ``;``
+    (deleteWhen)."""
+    disk_max_used_ratio: int = 75
+    """Above this use of the disk, per cent, such files are deleted at any hour
+    (diskMaxUsedSpaceRatio)."""
+    disk_clean_forcibly_ratio: int = 85
+    """Above this use of the disk, per cent, the oldest files are deleted whatever their age, and
+    messages that were refused are not taken yet. Java takes more than 85 for 85
+    (diskSpaceCleanForciblyRatio)."""
+    disk_warning_ratio: int = 90
+    """Above this use of the disk, per cent, messages are refused until there is room. Java takes
+    more than 90 for 90; 100 here: never (diskSpaceWarningLevelRatio)."""
+    clean_files_forcibly: bool = True
+    """Whether ``disk_clean_forcibly_ratio`` and ``disk_warning_ratio`` delete files before their
+    time (cleanFileForciblyEnable)."""
+    clean_interval_ms: int = 10_000
+    """How often the disk's use and the files' age are looked at; first after six of these
+    (cleanResourceInterval)."""
+    delete_log_files_interval_ms: int = 100
+    """How long to wait between deleting two commit-log files (deleteCommitLogFilesInterval)."""
+    delete_queue_files_interval_ms: int = 100
+    """How long to wait between deleting files of two consume queues
+    (deleteConsumeQueueFilesInterval)."""
+    delete_file_batch_max: int = 10
+    """The most commit-log files deleted at a time (deleteFileBatchMax)."""
 
     def __post_init__(self) -> None:
         _check("mapped_file_size", self.mapped_file_size, _MIN_MAPPED_FILE_SIZE, _MAX_FILE_SIZE)
@@ -94,7 +124,24 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
         _check("timer_log_file_size", self.timer_log_file_size, 128, _MAX_FILE_SIZE)
         if self.timer_precision_ms not in _TIMER_PRECISIONS:
             raise ConfigError("timer_precision_ms", self.timer_precision_ms, "100, 200, 500, 1000")
+        _check("file_reserved_hours", self.file_reserved_hours, 0, _MAX_FILE_SIZE)
+        _check("disk_max_used_ratio", self.disk_max_used_ratio, 10, 100)
+        _check("disk_clean_forcibly_ratio", self.disk_clean_forcibly_ratio, 30, 100)
+        _check("disk_warning_ratio", self.disk_warning_ratio, 35, 100)
+        _check("clean_interval_ms", self.clean_interval_ms, 1, _MAX_FILE_SIZE)
+        for name in ("delete_log_files_interval_ms", "delete_queue_files_interval_ms"):
+            _check(name, getattr(self, name), 0, _MAX_FILE_SIZE)
+        _check("delete_file_batch_max", self.delete_file_batch_max, 1, _MAX_FILE_SIZE)
         DelayLevels(self.delay_levels)
+        parse_hours(self.delete_when)
+
+
+def parse_hours(text: str) -> frozenset[int]:
+    """The hours of the day in ``text``, as ``delete_when`` has them. Raises ConfigError."""
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    if not all(part.isascii() and part.isdigit() and int(part) < 24 for part in parts):
+        raise ConfigError("delete_when", text, "hours from 00 to 23, separated by ';'")
+    return frozenset(map(int, parts))
 
 
 def _check(name: str, value: int, lowest: int, highest: int) -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from orbitmq.errors import CorruptStoreError
+from orbitmq.errors import BodyError, CorruptStoreError
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error, write_fully
 
 logger = logging.getLogger("orbitmq.store")
+
+_T = TypeVar("_T")
 
 
 class ConfigFile:
@@ -32,21 +35,47 @@ class ConfigFile:
         Raises StoreError when a file is there but cannot be read, and CorruptStoreError when one
         is there, but empty, and no other: what it held is lost, and to save over it would hide it.
         """
-        content = self._read(self.path)
+        content, backup = self._read(self.path), self._read(self.backup_path)
         if content:
             return content
-        backup = self.load_backup()
-        empty = [path for path in (self.path, self.backup_path) if path.exists()]
-        if backup is not None and self.path in empty:
-            logger.warning("%s is empty: its backup %s is used", self.path, self.backup_path)
-        elif backup is None and empty:
-            raise CorruptStoreError(
-                f"{empty[0]} is empty, and there is no other copy of it: what it held is lost. "
-                f"Restore {self.path} from a copy, or delete it (and {self.backup_path.name}) to "
-                "start without",
-                str(empty[0]),
-            )
-        return backup
+        if backup:
+            if content is not None:
+                logger.warning("%s is empty: its backup %s is used", self.path, self.backup_path)
+            return backup
+        for path, read in ((self.path, content), (self.backup_path, backup)):
+            if read is not None:
+                raise CorruptStoreError(
+                    f"{path} is empty, and there is no other copy of it: what it held is lost. "
+                    f"Restore {self.path} from a copy, or delete it (and {self.backup_path.name}) "
+                    "to start without",
+                    str(path),
+                )
+        return None
+
+    def load_as(self, parse: Callable[[bytes], _T]) -> _T | None:
+        """What ``parse`` makes of the content, or of the one before where that raises BodyError.
+
+        Raises as :meth:`load` does, and CorruptStoreError when neither can be parsed.
+        """
+        content = self.load()
+        if content is None:
+            return None
+        try:
+            return parse(content)
+        except BodyError as error:
+            backup = self.load_backup()
+            try:
+                if backup is None:
+                    raise
+                parsed = parse(backup)
+            except BodyError as second:
+                raise CorruptStoreError(
+                    f"{self.path} cannot be read ({second}), nor can its backup: mend the file, or "
+                    "remove it to start without what it holds",
+                    str(self.path),
+                ) from second
+            logger.warning("%s cannot be read (%s): its backup is used", self.path, error)
+            return parsed
 
     def load_backup(self) -> bytes | None:
         """The content before the last; for a caller that cannot make sense of the last one."""
@@ -76,10 +105,10 @@ class ConfigFile:
         finally:
             os.close(fd)
 
-    def _read(self, path: Path) -> bytes:
+    def _read(self, path: Path) -> bytes | None:
         try:
             return path.read_bytes()
         except FileNotFoundError:
-            return b""
+            return None
         except OSError as error:
             raise store_error(error, path, "read") from error

@@ -16,6 +16,7 @@ from orbitmq.errors import StoreError
 from orbitmq.store.checkpoint import Checkpoint, Mark
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
+from orbitmq.store.consume_queue import ConsumeQueue
 from orbitmq.store.log_flusher import LogFlusher
 from orbitmq.store.queue_table import QueueTable
 
@@ -81,6 +82,20 @@ class QueueFlusher:
         """
         with self._one_at_a_time:
             self._flush(renew_mark=renew_mark)
+
+    def mark_from(self, position: int) -> None:
+        """Make sure that the mark does not refer to the log before ``position``.
+
+        That is about to be deleted. Raises OSError or StoreError.
+        """
+        mark = self._checkpoint.mark
+        if mark is None or mark.last_record < position:
+            self.flush(renew_mark=True)
+
+    def delete_expired(self, queue: ConsumeQueue) -> int:
+        """Delete the files of ``queue`` whose messages are all gone; how many. Raises OSError."""
+        with self._one_at_a_time:
+            return 0 if queue.removed else queue.delete_expired()
 
     def _flush(self, *, renew_mark: bool) -> None:
         if not renew_mark:

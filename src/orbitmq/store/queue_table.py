@@ -29,7 +29,7 @@ class QueueTable:
         self.lock: Final = Lock()
         self.queues: Final[dict[tuple[str, int], ConsumeQueue]] = {}
         self._ops = ops
-        self._directory = directory
+        self.directory: Final = directory
         self._file_units = file_units
         self.damaged: Final[list[tuple[Path, CorruptStoreError]]] = []
         self._open_files = OpenFiles(descriptors.queue_files())
@@ -54,7 +54,7 @@ class QueueTable:
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             _check_name(topic, queue_id)
-            directory = self._directory / topic / str(queue_id)
+            directory = self.directory / topic / str(queue_id)
             queue = ConsumeQueue(
                 self._ops,
                 directory,
@@ -68,6 +68,10 @@ class QueueTable:
             self.queues[topic, queue_id] = queue
         return queue
 
+    def all(self) -> list[ConsumeQueue]:
+        """The queues there are now; may be called from any thread."""
+        return list(self.queues.values())
+
     def topics(self) -> dict[str, list[int]]:
         """The queue ids of each topic that has queues, both sorted."""
         topics: dict[str, list[int]] = {}
@@ -77,7 +81,7 @@ class QueueTable:
 
     def totals(self) -> tuple[int, int]:
         """How many queues have entries, and the sum of all ``max_offset``: see Mark."""
-        offsets = [queue.max_offset for queue in list(self.queues.values()) if queue.max_offset]
+        offsets = [queue.max_offset for queue in self.all() if queue.max_offset]
         return len(offsets), sum(offsets)
 
     def flush(self) -> None:
@@ -86,7 +90,7 @@ class QueueTable:
         Raises the first OSError, after trying every queue.
         """
         failure = self._remove_files()
-        for queue in list(self.queues.values()):
+        for queue in self.all():
             if not queue.removed and queue.topic not in self._gone:
                 try:
                     queue.flush()
@@ -97,7 +101,7 @@ class QueueTable:
 
     def sync(self) -> None:
         """Bring what flush wrote to the disk. Raises OSError."""
-        for queue in list(self.queues.values()):
+        for queue in self.all():
             if not queue.removed:
                 queue.sync()
 
@@ -125,7 +129,7 @@ class QueueTable:
         failure = None
         for topic in list(self._gone):
             try:
-                shutil.rmtree(self._directory / topic)
+                shutil.rmtree(self.directory / topic)
             except FileNotFoundError:
                 pass  # nothing of it was written
             except OSError as error:
@@ -138,7 +142,7 @@ class QueueTable:
 
     def file_sizes(self) -> set[int]:
         """The sizes of all queue files there are, damaged or not."""
-        files = self._directory.glob("*/*/*")
+        files = self.directory.glob("*/*/*")
         return {
             path.stat().st_size for path in files if path.name.isascii() and path.name.isdigit()
         }

@@ -229,3 +229,19 @@ class Segment:
         """Close and remove the file."""
         self.close()
         self._ops.unlink(self.path)
+
+    def modified_ms(self) -> int:
+        """When the file was last written, ms."""
+        return self.path.stat().st_mtime_ns // 1_000_000
+
+    def unlink(self) -> None:
+        """Remove the file while others may be reading it: they can go on.
+
+        It is closed when nobody has this object or a slice of ``view`` any more. Whoever comes to
+        open it from now on gets FileNotFoundError.
+        """
+        self._ops.unlink(self.path)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
