@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.deferring import Deferring
 from orbitmq.broker.due import DueWork
 from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.groups import GroupTable
@@ -23,6 +24,7 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.recalling import Recalling
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
@@ -81,7 +83,19 @@ class Broker:
             self.retrying = Retrying(
                 self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
             )
-            self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.delivery = Delivery(self.store, delays, self.write)
+            self.timers = self._open_timers(file_ops)
+            self._timer_flusher: TimerFlusher | None = None
+            if self.timers is not None:
+                self._timer_flusher = TimerFlusher(self.timers.timers, clock.now_ms)
+                undo.callback(self._timer_flusher.close)
+            self.deferring = Deferring(
+                config.store_config, config.broker_name, self.timers, clock.now_ms
+            )
+            self.sending = Sending(
+                config, self.store, self.topics, self.retrying, self.deferring, store_host
+            )
+            self.recalling = Recalling(config, self.store, self.topics, clock.now_ms, store_host)
             self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config,
@@ -101,12 +115,6 @@ class Broker:
                 self.offsets,
                 self.pulling.held,
             )
-            self.delivery = Delivery(self.store, delays, self.write)
-            self.timers = self._open_timers(file_ops)
-            self._timer_flusher: TimerFlusher | None = None
-            if self.timers is not None:
-                self._timer_flusher = TimerFlusher(self.timers.timers, clock.now_ms)
-                undo.callback(self._timer_flusher.close)
             self.saved = SavedTables(
                 directory,
                 self.topics,

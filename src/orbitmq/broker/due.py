@@ -10,6 +10,8 @@ from orbitmq.errors import OrbitMQError
 log = logging.getLogger("orbitmq.broker")
 
 _RETRY_MS: Final = 1_000
+_UNDELIVERED: Final = "%s are not delivered, next try in a second: %s"
+_FAILED: Final = "%s are not delivered, next try in a second"
 
 
 class Waiting(Protocol):
@@ -41,7 +43,7 @@ class DueWork:
             self.run(now_ms)
 
     def look(self, now_ms: int) -> None:
-        """Run it if anything waits, even where ``due_ms`` was told by a clock that was set since."""
+        """Run it if anything waits: ``due_ms`` may be told by a clock that was set since."""
         if self._work.due_ms is not None:
             self.run(now_ms)
 
@@ -53,11 +55,10 @@ class DueWork:
             self._work.due_ms = now_ms + _RETRY_MS
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                is_known = isinstance(error, (OrbitMQError, OSError))
-                log.error(
-                    "%s are not delivered, which is tried again every second: %s",
-                    self._name, error, exc_info=None if is_known else error,
-                )  # fmt: skip
+                if isinstance(error, (OrbitMQError, OSError)):
+                    log.error(_UNDELIVERED, self._name, error)  # noqa: TRY400 - it says enough
+                else:
+                    log.exception(_FAILED, self._name)
         else:
             if self._complaint:
                 self._complaint = ""

@@ -18,6 +18,7 @@ from orbitmq.broker.handlers.relay import RelayHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
 from orbitmq.broker.handlers.statistics import StatisticsHandlers
+from orbitmq.broker.handlers.timers import TimerHandlers
 from orbitmq.broker.handlers.topics import TopicHandlers
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
@@ -55,6 +56,7 @@ class BrokerServer:
             StatisticsHandlers(broker),
             OperatorHandlers(broker),
             RelayHandlers(broker),
+            TimerHandlers(broker, self._answers),
         )
         handlers = {
             code: handler for family in families for code, handler in family.table().items()

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from orbitmq.errors import StoreError
 from orbitmq.store.file_ops import store_error
 from orbitmq.store.timer_store import TimerFlush, TimerStore
 
@@ -24,45 +23,46 @@ class TimerFlusher:
         self._timers = timers
         self._now_ms = now_ms
         self._thread = ThreadPoolExecutor(1, "orbitmq-timer-flusher")
-        self._taken: TimerFlush | None = None
-        self._writing: Future[None] | None = None
+        self._under_way: tuple[TimerFlush, Future[None]] | None = None
         self._complaint = ""
 
     def flush_later(self) -> None:
         """Begin a flush, unless one is under way or there is nothing to do."""
-        if self._writing is not None:
-            if not self._writing.done():
-                return
-            self._end()
-        self._taken = self._timers.take_flush()
-        if self._taken is not None:
-            self._writing = self._thread.submit(self._timers.flush, self._taken, self._now_ms())
+        if self._under_way is not None and not self._end(*self._under_way):
+            return
+        taken = self._timers.take_flush()
+        if taken is not None:
+            writing = self._thread.submit(self._timers.flush, taken, self._now_ms())
+            self._under_way = taken, writing
 
     def close(self) -> None:
         """Flush what is left, and end the thread. Raises StoreError when that fails."""
         self._thread.shutdown()
-        if self._writing is not None:
-            self._end()
-        self._taken = self._timers.take_flush()
+        if self._under_way is not None:
+            self._end(*self._under_way)
+        taken = self._timers.take_flush()
         try:
-            if self._taken is not None:
-                self._timers.flush(self._taken, self._now_ms())
+            if taken is not None:
+                self._timers.flush(taken, self._now_ms())
         except OSError as error:
             raise store_error(error, self._timers.root, "flush the timers") from error
         finally:
             self._timers.close()
 
-    def _end(self) -> None:
-        assert self._writing is not None
-        assert self._taken is not None
-        error = self._writing.exception()
-        self._writing = None
-        self._timers.flush_ended(self._taken, failed=error is not None)
+    def _end(self, taken: TimerFlush, writing: Future[None]) -> bool:
+        """Note how a flush went, if it has ended; whether it has."""
+        if not writing.done():
+            return False
+        self._under_way = None
+        error = writing.exception()
+        self._timers.flush_ended(taken, failed=error is not None)
         if error is None:
             self._complaint = ""
-        elif isinstance(error, OSError | StoreError):
-            if str(error) != self._complaint:  # once, not every second
-                self._complaint = str(error)
-                log.error("timers stay in memory, they cannot be flushed: %s", error)
-        else:
-            log.error("timers could not be flushed", exc_info=error)
+        elif str(error) != self._complaint:  # once, not every second
+            self._complaint = str(error)
+            log.error(
+                "timers stay in memory, they cannot be flushed: %s",
+                error,
+                exc_info=None if isinstance(error, OSError) else error,
+            )
+        return True

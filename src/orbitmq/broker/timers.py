@@ -22,13 +22,14 @@ from orbitmq.broker.timer_metrics import TimerMetrics
 from orbitmq.errors import IllegalNameError, InvalidMessageError, RecordError
 from orbitmq.names import TIMER_TOPIC
 from orbitmq.store.consume_queue import QueueUnit
+from orbitmq.store.file_ops import FileOps, store_error
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.timer_chain import Chain
 from orbitmq.store.timer_log import TimerUnit
 from orbitmq.store.timer_store import NewTimer, TimerStore
 from orbitmq.wire.ids import java_hash
 from orbitmq.wire.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS, find_property
-from orbitmq.wire.record import locate_record
+from orbitmq.wire.record import check_record, locate_record
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -108,13 +109,14 @@ class Timers:
         self.due_ms = None if next_ms is None else next_ms + timers.precision_ms
 
     def is_congested(self, time_ms: int) -> bool:
-        """Whether no more timers are taken for a step of the wheel: chance decides between the
-        limit and its double (TimerMessageStore.isReject).
+        """Whether no more timers are taken for a step of the wheel.
+
+        Between the limit and its double chance decides (TimerMessageStore.isReject).
         """
-        beyond = self.timers.count_at(time_ms) - self._congestion
+        beyond = self.timers.number_at(time_ms) - self._congestion
         if beyond <= 0:
             return False
-        return beyond >= self._congestion or random.random() > 1 - beyond / self._congestion
+        return random.randrange(self._congestion) < beyond  # noqa: S311 - not a secret
 
     @property
     def backlog(self) -> int:
@@ -143,13 +145,11 @@ class Timers:
 
     def _found(self, unit: QueueUnit) -> _Found:
         """What to do with a message of the timer topic; one that is no timer is logged."""
-        record = self._store.record_at(unit.physical_offset)
         try:
-            if record is None:
-                raise RecordError("it is no longer there")
+            record = self._record(unit.physical_offset)
             timer, topic = _timer_of(record, unit)
         except RecordError as error:
-            log.error("the timer message at %d is left out: %s", unit.physical_offset, error)
+            _leave_out(unit.physical_offset, error)
             return _Found(unit, None, "", is_late=False)
         if unit.queue_offset < self.timers.known_offset and self._was_delivered(timer, record):
             return _Found(unit, None, "", is_late=False)
@@ -196,6 +196,12 @@ class Timers:
             self.timers.delivered(slot.time_ms)
             self._slot = None
 
+    def _record(self, physical_offset: int) -> memoryview:
+        record = self._store.record_at(physical_offset)
+        if record is None:
+            raise RecordError("it is no longer there")
+        return record
+
     def _recalled_by(self, recall: TimerUnit) -> set[str]:
         record = self._store.record_at(recall.physical_offset)
         if record is None:
@@ -215,19 +221,21 @@ class Timers:
         """
         topics = []
         for physical_offset, unit in places:
-            record = self._store.record_at(physical_offset)
             try:
-                if record is None:
-                    raise RecordError("it is no longer there")
+                record = self._record(physical_offset)
                 topics.append(find_property(_properties_of(record), REAL_TOPIC) or "")
                 draft = delivered(record, unit, now_ms, recalled)
                 if draft is not None:
                     self._store.append(draft)
             except (RecordError, InvalidMessageError, IllegalNameError) as error:
-                log.error("the timer message at %d is left out: %s", physical_offset, error)
+                _leave_out(physical_offset, error)
         if self._store.staged:
             self._write()
         return topics
+
+
+def _leave_out(physical_offset: int, error: Exception) -> None:
+    log.error("the timer message at %d is left out: %s", physical_offset, error)
 
 
 def open_timers(store: MessageStore, ops: FileOps, now_ms: int) -> TimerStore:
@@ -238,10 +246,8 @@ def open_timers(store: MessageStore, ops: FileOps, now_ms: int) -> TimerStore:
 
     def queue_offset_of(physical_offset: int) -> int | None:
         record = store.record_at(physical_offset)
-        if record is None or redraft(record).topic != TIMER_TOPIC:
-            return None
-        offset: int = QUEUE_OFFSET.unpack_from(record, RECORD_HEADER.queue_offset)[0]
-        return offset
+        info = check_record(bytes(record), 0, len(record)) if record is not None else None
+        return info.queue_offset if info is not None and info.topic == TIMER_TOPIC else None
 
     queue = store.min_offset(TIMER_TOPIC, 0), store.max_offset(TIMER_TOPIC, 0)
     end = store.max_physical_offset

@@ -26,8 +26,10 @@ _MARK_MAGIC: Final = b"OrbitMQt"
 
 
 class TimerProgress(NamedTuple):
-    """How far timers are. All before ``read_ms`` was delivered (wall-clock ms), the timer log is on
-    the disk up to ``log_position``, and ``queue_offset`` of the timer topic is next.
+    """How far timers are.
+
+    All before ``read_ms`` was delivered (wall-clock ms), the timer log is on the disk up to
+    ``log_position``, and ``queue_offset`` of the timer topic is next.
     """
 
     read_ms: int
@@ -36,8 +38,9 @@ class TimerProgress(NamedTuple):
 
 
 class TimerCheckpoint:
-    """The file's content. ``progress`` is None when there is no usable file; ``is_own`` says that
-    OrbitMQ wrote it last.
+    """The file's content.
+
+    ``progress`` is None when there is no usable file; ``is_own`` says that OrbitMQ wrote it last.
     """
 
     def __init__(self, ops: FileOps, path: Path) -> None:
@@ -56,20 +59,24 @@ class TimerCheckpoint:
             mark = _MARK.unpack_from(content, _MARK_PLACE)
             self.is_own = mark == (_MARK_MAGIC, zlib.crc32(content[: _APACHE.size]))
 
+    def encode(self, progress: TimerProgress, now_ms: int) -> bytes:
+        """The 56 bytes that are Apache's."""
+        read_ms, position, offset = progress
+        return _APACHE.pack(
+            read_ms, position, offset, offset, self._state_version, now_ms, self._counter
+        )
+
     def write(self, progress: TimerProgress, now_ms: int) -> None:
         """Bring ``progress`` to the disk, in one write of one page. Raises OSError."""
         self._counter += 1
-        read_ms, position, offset = progress
-        apache = _APACHE.pack(
-            read_ms, position, offset, offset, self._state_version, now_ms, self._counter
-        )
+        apache = self.encode(progress, now_ms)
         page = bytearray(_SIZE)
         page[: len(apache)] = apache
         _MARK.pack_into(page, _MARK_PLACE, _MARK_MAGIC, zlib.crc32(apache))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fd = self._ops.open(self._path, os.O_RDWR | os.O_CREAT)
         try:
-            write_fully(self._ops, fd, page, 0)
+            write_fully(self._ops, fd, bytes(page), 0)
             self._ops.fdatasync(fd)
         finally:
             os.close(fd)

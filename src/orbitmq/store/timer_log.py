@@ -117,9 +117,7 @@ class TimerLog:
                 return None
             at = (place - segment.base) % _BLOCK
             self._block_start = place - at
-            self._block = segment.read(
-                self._block_start, min(_BLOCK, self.end - self._block_start)
-            )
+            self._block = segment.read(self._block_start, min(_BLOCK, self.end - self._block_start))
         return decode_unit(self._block, at)
 
     def scan(self, start: int) -> Iterator[tuple[int, TimerUnit]]:
@@ -203,4 +201,5 @@ class TimerLog:
 
 
 def _is_blank(data: bytes, position: int) -> bool:
-    return _BLANK.unpack_from(data, position)[2] == _BLANK_MAGIC
+    magic: int = _BLANK.unpack_from(data, position)[2]
+    return magic == _BLANK_MAGIC

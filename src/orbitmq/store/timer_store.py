@@ -178,14 +178,14 @@ class TimerStore:
             self._next_known = True
         return self._next
 
-    def count_at(self, time_ms: int) -> int:
+    def number_at(self, time_ms: int) -> int:
         """How many timers are due at ``time_ms`` (TimerWheel.getNum)."""
         slot = self._wheel.slot(time_ms)
-        return slot.count if slot is not None else 0
+        return slot.number if slot is not None else 0
 
     def pending(self) -> int:
         """How many timers wait, those in the slot being delivered among them (getAllNum)."""
-        return sum(slot.count for slot in self._wheel.slots())
+        return sum(slot.number for slot in self._wheel.slots())
 
     def chain(self, time_ms: int) -> Chain:
         """The units of the slot of ``time_ms``."""
@@ -235,6 +235,12 @@ class TimerStore:
             self._wheel.give_back(taken.pages)
         else:
             self._flushed = taken.progress.log_position
+
+    def encode_progress(self) -> bytes:
+        """What the checkpoint would say now, as Apache's brokers exchange it."""
+        return self._checkpoint.encode(
+            TimerProgress(self.read_ms, self._log.end, self.queue_offset), self.write_ms
+        )
 
     def delete_before(self, min_physical_offset: int) -> None:
         """Delete the log's files whose messages are gone. Raises OSError."""
@@ -352,7 +358,7 @@ def _appended(slot: Slot | None, place: int, unit: TimerUnit) -> Slot:
     change = -1 if unit.magic & DELETE else 1
     if slot is None:
         return Slot(unit.time_ms, place, place, change, 0)
-    return slot._replace(last=place, count=slot.count + change)
+    return slot._replace(last=place, number=slot.number + change)
 
 
 def _window_slots(config: StoreConfig) -> int:

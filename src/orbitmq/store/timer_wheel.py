@@ -38,15 +38,15 @@ _QUOTIENT: Final = struct.Struct(">q")
 
 
 class Slot(NamedTuple):
-    """The timers due at ``time_ms``: places in the timer log, and how many there are.
+    """The timers due at ``time_ms``: places in the timer log, and their ``number``.
 
-    ``count`` is less by one for each recall among them (TimerMessageStore.doEnqueue).
+    That is less by one for each recall among them (TimerMessageStore.doEnqueue).
     """
 
     time_ms: int
     first: int
     last: int
-    count: int
+    number: int
     magic: int
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Final, NamedTuple
 
 from orbitmq.errors import WireError
@@ -36,14 +35,16 @@ def decode_recall_handle(handle: str) -> RecallHandle:
     As in Java, padding may be left out, and a time that is no number counts as over.
     """
     try:
-        if len(handle) > _LONGEST:
-            raise ValueError(handle)
-        data = handle.encode("ascii") + b"=" * (-len(handle) % 4)
+        data = handle[:_LONGEST].encode("ascii") + b"=" * (-len(handle) % 4)
         words = base64.b64decode(data, altchars=b"-_", validate=True).decode().split(" ")
         version, topic, broker_name, timestamp, message_id = words[:_FIELDS]
-    except (ValueError, binascii.Error):
-        version = ""
-    if version != _VERSION:
-        raise WireError(f"recall handle is invalid: {handle[:80]!r}")
+    except ValueError as error:
+        raise _invalid(handle) from error
+    if version != _VERSION or len(handle) > _LONGEST:
+        raise _invalid(handle)
     is_number = timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _DIGITS
     return RecallHandle(topic, broker_name, int(timestamp) if is_number else -1, message_id)
+
+
+def _invalid(handle: str) -> WireError:
+    return WireError(f"recall handle is invalid: {handle[:80]!r}")
