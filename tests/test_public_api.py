@@ -57,7 +57,7 @@ def test_calls_take_time_outs_in_seconds(face: type) -> None:
 @pytest.mark.parametrize("pair", [*zip(BLOCKING, ASYNC, strict=True)])
 def test_both_faces_have_the_same_calls(pair: tuple[type, type]) -> None:
     """But for what waits in another way: callbacks and futures, iteration, wait()."""
-    others = {"close", "aclose", "send_async", "pull_async", "wait"}
+    others = {"close", "aclose", "send_async", "request_async", "pull_async", "wait"}
     blocking, asynchronous = ({name for name in dir(face) if name[0] != "_"} for face in pair)
     assert blocking ^ asynchronous <= others
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         OrbitMQError,
         QueryNotFoundError,
         RecordError,
+        ReplyTimeoutError,
         RequestNotSupportedError,
         RequestTimeoutError,
         ServiceUnavailableError,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
         SendMessageContext,
         SendMessageHook,
     )
+    from orbitmq.producer.requests import create_reply_message
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
     from orbitmq.wire.message_view import MessageView
@@ -126,14 +128,15 @@ _HOMES = {
         CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
         EndTransactionHook MessageType SendMessageContext SendMessageHook
     """,
+    "orbitmq.producer.requests": "create_reply_message",
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """
         AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError ConfigError
         ConnectError ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
         HeaderError IllegalNameError InvalidMessageError MessageIllegalError NetworkError
-        NoPermissionError OrbitMQError QueryNotFoundError RecordError RequestNotSupportedError
-        RequestTimeoutError ServiceUnavailableError StoreError StoreLockedError
-        SubscriptionError SystemBusyError TopicNotFoundError WireError
+        NoPermissionError OrbitMQError QueryNotFoundError RecordError ReplyTimeoutError
+        RequestNotSupportedError RequestTimeoutError ServiceUnavailableError StoreError
+        StoreLockedError SubscriptionError SystemBusyError TopicNotFoundError WireError
     """,
     "orbitmq.filters.subscription": "MessageSelector",
     "orbitmq.message": "Message MessageQueue PullStatus SendResult SendStatus",
@@ -211,6 +214,7 @@ __all__ = [
     "PushConsumer",
     "QueryNotFoundError",
     "RecordError",
+    "ReplyTimeoutError",
     "RequestNotSupportedError",
     "RequestTimeoutError",
     "SendMessageContext",
@@ -226,6 +230,7 @@ __all__ = [
     "TlsMode",
     "TopicNotFoundError",
     "WireError",
+    "create_reply_message",
     "select_queue_by_hash",
     "select_queue_by_random",
 ]

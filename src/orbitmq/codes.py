@@ -217,6 +217,8 @@ CONSUME_MSG_TIMEOUT = 207
 NO_MESSAGE = 208
 ILLEGAL_OPERATION = 604
 GO_AWAY = 1500
+REQUEST_TIMEOUT_EXCEPTION = 10006
+"""Java's clients' own (ClientErrorCode): no reply came to a request."""
 
 _RESPONSE_NAMES = {
     value: name

@@ -14,6 +14,7 @@ OrbitMQError
 │   ├── ConnectError
 │   ├── ConnectionLostError
 │   └── RequestTimeoutError
+│       └── ReplyTimeoutError          to a request that was sent
 ├── BrokerError                the peer answered with an error code
 │   ├── AuthenticationError        it does not believe who asks, or does not let them
 │   ├── TopicNotFoundError, SystemBusyError, ...   by code, see for_code()
@@ -108,6 +109,15 @@ class ConnectionLostError(NetworkError):
 
 class RequestTimeoutError(NetworkError):
     """No answer came in time; whether the peer carried out the request is not known."""
+
+
+class ReplyTimeoutError(RequestTimeoutError):
+    """A request was sent, and no reply came in time (Java's ``RequestTimeoutException``).
+
+    ``response_code`` is Java's for it.
+    """
+
+    response_code = codes.REQUEST_TIMEOUT_EXCEPTION
 
 
 class BrokerError(OrbitMQError):

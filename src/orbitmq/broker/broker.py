@@ -20,11 +20,13 @@ from orbitmq.broker.deferring import Deferring
 from orbitmq.broker.due import DueWork
 from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.live_settings import LiveSettings
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
 from orbitmq.broker.recalling import Recalling
+from orbitmq.broker.replying import Replying
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
@@ -32,8 +34,11 @@ from orbitmq.broker.sending import Sending
 from orbitmq.broker.timer_flusher import TimerFlusher
 from orbitmq.broker.timer_metrics import TimerMetrics
 from orbitmq.broker.timers import Timers, open_timers
-from orbitmq.broker.timetable import Timetable
+from orbitmq.broker.timetable import Interval, Timetable
 from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.transaction_check import Rules
+from orbitmq.broker.transaction_checker import TransactionChecker
+from orbitmq.broker.transactions import Transactions
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
 from orbitmq.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -66,7 +71,9 @@ class Broker:
         clock: Clock = SYSTEM_CLOCK,
         file_ops: FileOps = FILE_OPS,
     ) -> None:
-        self.config = config
+        self.settings = LiveSettings(config, directory, clock)
+        self.settings.watch(self._renew)
+        config = self.settings.current
         self.clock = clock
         self.store_host = store_host
         self.answer_ready: Callable[[], None] = _nothing
@@ -89,13 +96,25 @@ class Broker:
             if self.timers is not None:
                 self._timer_flusher = TimerFlusher(self.timers.timers, clock.now_ms)
                 undo.callback(self._timer_flusher.close)
-            self.deferring = Deferring(
-                config.store_config, config.broker_name, self.timers, clock.now_ms
-            )
+            self.deferring = Deferring(self.store, config.broker_name, self.timers, clock.now_ms)
             self.sending = Sending(
                 config, self.store, self.topics, self.retrying, self.deferring, store_host
             )
             self.recalling = Recalling(config, self.store, self.topics, clock.now_ms, store_host)
+            self.replying: Replying[Hashable] = Replying(
+                self.sending, self.producers, store=config.store_reply_messages
+            )
+            self.transactions = Transactions(
+                self.store, store_host, config.transaction_timeout_ms, clock.now_ms
+            )
+            self.transaction_checker = TransactionChecker(
+                self.store,
+                self.offsets,
+                self.topics,
+                _rules(config),
+                self.write,
+                clock.now_ms,
+            )
             self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config,
@@ -137,17 +156,27 @@ class Broker:
         self.store.add_arrival_listener(self._arrived)
 
     def _make_timetable(self) -> Timetable:
-        config = self.config
         timetable = Timetable(self.now_ms())
-        timetable.every(config.hold_sweep_interval_ms, lambda: self.pulling.sweep(self.now_ms()))
-        timetable.every(config.offset_save_interval_ms, self.saved.save_offsets)
-        timetable.every(config.offset_save_interval_ms, self.saved.save_topics_and_groups)
-        timetable.every(config.delay_offset_save_interval_ms, self.saved.save_delays)
-        timetable.every(config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms()))
+        timetable.every(
+            lambda: self.config.hold_sweep_interval_ms, lambda: self.pulling.sweep(self.now_ms())
+        )
+        timetable.every(lambda: self.config.offset_save_interval_ms, self.saved.save_offsets)
+        timetable.every(
+            lambda: self.config.offset_save_interval_ms, self.saved.save_topics_and_groups
+        )
+        timetable.every(lambda: self.config.delay_offset_save_interval_ms, self.saved.save_delays)
+        timetable.every(
+            lambda: self.config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms())
+        )
         timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
+        timetable.every(
+            lambda: self.config.transaction_check_interval_ms, self.transaction_checker.begin
+        )
         if self._timer_flusher is not None:
-            interval_ms = config.store_config.timer_flush_interval_ms
-            timetable.every(interval_ms, self._timer_flusher.flush_later)
+            timetable.every(
+                lambda: self.config.store_config.timer_flush_interval_ms,
+                self._timer_flusher.flush_later,
+            )
             timetable.every(_CLEAN_TIMERS_MS, self._clean_timers)
         return timetable
 
@@ -157,9 +186,14 @@ class Broker:
         timers = open_timers(self.store, file_ops, self.clock.now_ms())
         return Timers(self.store, timers, TimerMetrics(self.clock.now_ms), self.write)
 
-    def every(self, interval_ms: int, action: Callable[[], object]) -> None:
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings as they are now; those who keep parts of them watch ``settings``."""
+        return self.settings.current
+
+    def every(self, interval: Interval, action: Callable[[], object]) -> None:
         """Have ``action`` repeated among the broker's own periodic jobs."""
-        self._timetable.every(interval_ms, action)
+        self._timetable.every(interval, action)
 
     def now_ms(self) -> int:
         """The time that intervals are counted in: ms, never set back."""
@@ -180,6 +214,8 @@ class Broker:
         for work in self._waiting:
             work.run_if_due(now_ms)
         self._timetable.run(self.now_ms())
+        if self.transaction_checker.busy:
+            self.transaction_checker.step()
         self.answer_ready()
         self.filter_budget.renew()
 
@@ -194,6 +230,8 @@ class Broker:
 
     def wait_ms(self) -> int:
         """How long until something is due, unless messages arrive."""
+        if self.transaction_checker.busy:
+            return 0
         due_ms = self.due_ms
         delivery = _NOTHING_DUE_MS if due_ms is None else due_ms - self.clock.now_ms()
         return max(0, min(delivery, self._timetable.wait_ms(self.now_ms())))
@@ -252,6 +290,24 @@ class Broker:
         elif topic == TIMER_TOPIC and self.timers is not None:
             self.timers.message_arrived()
 
+    def _renew(self, config: BrokerConfig) -> None:
+        """Have the services that keep settings take the new ones."""
+        self.store.renew(config.store_config)
+        self.topics.renew(config)
+        self.groups.renew(config)
+        self.sending.renew(config)
+        self.recalling.renew(config)
+        self.pulling.renew(config)
+        self.transactions.timeout_ms = config.transaction_timeout_ms
+        self.transaction_checker.rules = _rules(config)
+        self._timetable.renew()
+
+    def _sweep_held(self) -> None:
+        self.pulling.sweep(self.now_ms())
+
+    def _forget_locks(self) -> None:
+        self.locks.forget_expired(self.now_ms())
+
     def _look_for_due(self) -> None:
         """Deliver what is due, even where ``due_ms`` was told by a clock that was set since."""
         for work in self._waiting:
@@ -260,6 +316,15 @@ class Broker:
     def _clean_timers(self) -> None:
         if self.timers is not None:
             self.timers.timers.delete_before(self.store.min_physical_offset)
+
+
+def _rules(config: BrokerConfig) -> Rules:
+    """What the settings say of open transactions."""
+    return Rules(
+        config.transaction_timeout_ms,
+        config.transaction_check_max,
+        config.store_config.file_reserved_hours * 3_600_000,
+    )
 
 
 def _physical_memory() -> int:

@@ -13,8 +13,8 @@ from orbitmq.broker.timer_messages import is_timer, set_timer
 from orbitmq.broker.timers import Timers
 from orbitmq.errors import BrokerError
 from orbitmq.names import RETRY_PREFIX
-from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import DelayLevels
+from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.properties import DELAY, REAL_TOPIC, TIMER_OUT_MS, UNIQ_KEY
 from orbitmq.wire.recall_handle import RecallHandle
 from orbitmq.wire.record import Draft
@@ -28,14 +28,14 @@ class Deferring:
 
     def __init__(
         self,
-        config: StoreConfig,
+        store: MessageStore,
         broker_name: str,
         timers: Timers | None,
         now_ms: Callable[[], int],
     ) -> None:
-        self._config = config
+        self._store = store
         self._broker_name = broker_name
-        self._delays = DelayLevels(config.delay_levels)
+        self._delays = DelayLevels(store.config.delay_levels)
         self._timers = timers
         self._now_ms = now_ms
 
@@ -49,9 +49,9 @@ class Deferring:
         if level > 0:
             postpone(draft, properties, level, self._delays)
         elif is_timer(properties):
-            time_ms = set_timer(draft, properties, self._config, self._now_ms())
+            time_ms = set_timer(draft, properties, self._store.config, self._now_ms())
             if time_ms is not None and self._timers and self._timers.is_congested(time_ms):
-                most = self._config.timer_congestion_per_slot
+                most = self._store.config.timer_congestion_per_slot
                 raise BrokerError(
                     codes.SYSTEM_ERROR,
                     f"timer message is under flow control, max num limit is {most * 2} or the "

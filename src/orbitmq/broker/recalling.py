@@ -31,6 +31,10 @@ class Recalling:
         self._now_ms = now_ms
         self._store_host = store_host
 
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._config = config
+
     def recall(self, topic: str, handle_text: str, group: str, born_host: bytes) -> str:
         """Stage the recall of the message that a handle names; its unique key.
 

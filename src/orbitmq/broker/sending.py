@@ -16,9 +16,11 @@ from orbitmq import codes
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.deferring import Deferring, delay_level
 from orbitmq.broker.retry import Retrying
+from orbitmq.broker.timer_messages import TIMERS
 from orbitmq.broker.topics import UNIT_SUB_TOPIC, UNIT_TOPIC, TopicTable, any_queue
+from orbitmq.broker.transactions import ROOM_FOR_CHECKS, make_half
 from orbitmq.errors import BrokerError, RecordError
-from orbitmq.names import RETRY_PREFIX, UNSENDABLE_TOPICS
+from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.bodies import TopicConfig
 from orbitmq.wire.ids import create_unique_id, tags_code
@@ -100,6 +102,11 @@ class Sending:
         self._topics = topics
         self._retrying = retrying
         self._store_host = store_host
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._reject_transactions = config.reject_transaction_messages
         self._max_body = config.store_config.max_message_size
         self._own_properties = {
             CLUSTER: config.cluster_name,
@@ -197,7 +204,7 @@ class Sending:
         body: bytes | memoryview,
         born_host: bytes,
     ) -> Placed:
-        """Stage a message that is retried or comes later; refuse transactions."""
+        """Stage a message that is retried, comes later, or is in a transaction."""
         properties = decode_properties((request.properties or "").encode())
         properties.pop(POP_CK, None)
         properties.update(self._own_properties)
@@ -219,12 +226,19 @@ class Sending:
             draft, request.max_reconsume_times
         ):
             self._retrying.give_up(draft, properties)
-        is_retry = draft.reconsume_times > 0 and delay_level(properties) > 0
-        _check_supported(properties, is_retry=is_retry)
-        self._deferring.defer(draft, properties)
+        level = delay_level(properties)
+        is_retry = draft.reconsume_times > 0 and level > 0  # of a client before 4.6.1
+        if properties.get(TRANSACTION_PREPARED, "").lower() == "true" and not is_retry:
+            self._check_half(properties, level)
+            make_half(draft, properties)
+        else:
+            self._deferring.defer(draft, properties)
         draft.properties = encode_properties(properties)
-        if len(draft.properties) > MAX_PROPERTIES_BYTES:
-            raise _too_many_properties(len(draft.properties))
+        size = len(draft.properties)
+        if draft.topic == HALF_TOPIC:
+            size += ROOM_FOR_CHECKS
+        if size > MAX_PROPERTIES_BYTES:
+            raise _too_many_properties(size)
         placed = self._store.append(draft)
         return Placed(
             queue_id,
@@ -233,6 +247,27 @@ class Sending:
             unique_key,
             self._deferring.recall_handle(properties),
         )
+
+    def _check_half(self, properties: dict[str, str], level: int) -> None:
+        """Raise BrokerError for a message whose transaction cannot be begun.
+
+        Apache's brokers take a delayed one, and lose it when it is due.
+        """
+        if self._reject_transactions:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                "this broker takes no messages of transactions (rejectTransactionMessage): send "
+                "to another, or without a transaction",
+            )
+        if level > 0 or any(name in properties for name in TIMERS):
+            raise _illegal(
+                "a message of a transaction cannot be delayed: send it without a delay, or without "
+                "a transaction"
+            )
+
+    def queue_for(self, request: SendRequest, size: int) -> int:
+        """The queue of a message of ``size`` bytes. Raises BrokerError when it is refused."""
+        return self._place(request, size)[1]
 
     def _place(self, request: SendRequest, size: int) -> tuple[TopicConfig, int]:
         """The topic, made if need be, and the queue of a message. Raises BrokerError."""
@@ -322,15 +357,6 @@ def _batch_items(topic: str, body: bytes | memoryview) -> list[BatchItem]:
     if not items:
         raise _illegal(f"the batch to {topic} is empty: put a message into it")
     return items
-
-
-def _check_supported(properties: dict[str, str], *, is_retry: bool) -> None:
-    """Raise BrokerError for what this broker does not do yet."""
-    if properties.get(TRANSACTION_PREPARED) == "true" and not is_retry:
-        raise BrokerError(
-            codes.NO_PERMISSION,
-            "this broker does not take transaction messages yet: send without a transaction",
-        )
 
 
 def _too_many_properties(size: int) -> BrokerError:

@@ -83,7 +83,6 @@ class Timers:
         self.timers = timers
         self._store = store
         self._write = write
-        self._congestion = store.config.timer_congestion_per_slot
         self._slot: _Slot | None = None
 
     def message_arrived(self) -> None:
@@ -113,10 +112,11 @@ class Timers:
 
         Between the limit and its double chance decides (TimerMessageStore.isReject).
         """
-        beyond = self.timers.number_at(time_ms) - self._congestion
+        limit = self._store.config.timer_congestion_per_slot
+        beyond = self.timers.number_at(time_ms) - limit
         if beyond <= 0:
             return False
-        return random.randrange(self._congestion) < beyond  # noqa: S311 - not a secret
+        return random.randrange(limit) < beyond  # noqa: S311 - not a secret
 
     @property
     def backlog(self) -> int:

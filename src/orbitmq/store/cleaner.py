@@ -77,6 +77,10 @@ class Cleaner:
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="orbitmq-cleaner", daemon=True)
 
+    def renew(self, config: StoreConfig) -> None:
+        """Go by these settings from the next look on."""
+        self._config = config
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()

@@ -89,12 +89,8 @@ class MessageStore:
         self, directory: StoreDirectory, parts: _Parts, clock: Clock, ops: FileOps
     ) -> None:
         self.directory: Final = directory.root
-        self.config: Final = parts.config
         self._directory = directory
         self._clock = clock
-        self._safe_body = min(
-            parts.config.max_message_size, parts.config.mapped_file_size - _MOST_BESIDE_BODY
-        )
         self._levels = DelayLevels(parts.config.delay_levels)
         self._log = parts.log
         self._table = parts.table
@@ -118,6 +114,7 @@ class MessageStore:
         self.cleaner: Final = Cleaner(
             parts.log, parts.table, self._queue_flusher, parts.config, clock, ops
         )
+        self.renew(parts.config)
         _OPEN.add(self)
 
     @classmethod
@@ -173,6 +170,14 @@ class MessageStore:
             self._table.close()
             self._log.close()
             self._directory.release()
+
+    def renew(self, config: StoreConfig) -> None:
+        """Go by these settings from now on; what belongs to the directory stays as it is."""
+        self.config = config
+        self._safe_body = min(config.max_message_size, config.mapped_file_size - _MOST_BESIDE_BODY)
+        self._log_flusher.renew(config)
+        self._queue_flusher.renew(config)
+        self.cleaner.renew(config)
 
     # Writing
 
