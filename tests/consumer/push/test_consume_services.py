@@ -25,7 +25,7 @@ from orbitmq.consumer.push.consume_orderly import ConsumeOrderly
 from orbitmq.consumer.push.consume_stats import ConsumeStats
 from orbitmq.consumer.push.listeners import ConsumeStatus, Listener, ListenerFunction
 from orbitmq.consumer.retries import SendBack
-from orbitmq.consumer.runners import Job, Runner
+from orbitmq.client.runners import Job, Runner
 from orbitmq.errors import ConnectError
 from orbitmq.message import MessageQueue
 from orbitmq.testing.clock import ManualClock

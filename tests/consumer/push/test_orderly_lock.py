@@ -32,7 +32,7 @@ from orbitmq.consumer.push.consume_orderly import ConsumeOrderly, OrderlyBatch, 
 from orbitmq.consumer.push.consume_stats import ConsumeStats
 from orbitmq.consumer.push.listeners import ConsumeStatus, Listener
 from orbitmq.consumer.retries import SendBack
-from orbitmq.consumer.runners import Job, Runner
+from orbitmq.client.runners import Job, Runner
 from orbitmq.message import MessageQueue
 from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.bodies import MessageModel

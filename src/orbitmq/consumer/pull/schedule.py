@@ -23,7 +23,7 @@ from orbitmq.consumer.config import (
 from orbitmq.consumer.parts import PullScheduleArguments
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.pull.core import BalancedQueue, PullCore
-from orbitmq.consumer.runners import (
+from orbitmq.client.runners import (
     Reminder,
     Runner,
     TaskRunner,

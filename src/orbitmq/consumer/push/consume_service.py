@@ -18,7 +18,7 @@ from orbitmq.consumer.pull_task import PullTask
 from orbitmq.consumer.push.consume_stats import ConsumeStats
 from orbitmq.consumer.push.listeners import ConsumeContext, ConsumeStatus, Listener
 from orbitmq.consumer.retries import SendBack
-from orbitmq.consumer.runners import Runner
+from orbitmq.client.runners import Runner
 from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.message_view import MessageView

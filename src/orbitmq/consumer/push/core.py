@@ -32,7 +32,7 @@ from orbitmq.consumer.push.queue_locks import QueueLocks
 from orbitmq.consumer.push.topic_listeners import TopicListeners
 from orbitmq.consumer.queue_offsets import offset_for_timestamp
 from orbitmq.consumer.retries import SendBack
-from orbitmq.consumer.runners import Runner
+from orbitmq.client.runners import Runner
 from orbitmq.errors import ConfigError
 from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.message import MessageQueue

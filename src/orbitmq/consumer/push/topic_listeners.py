@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
 from orbitmq.clock import Clock
-from orbitmq.consumer.listener_loop import ListenerLoop
+from orbitmq.client.listener_loop import ListenerLoop
 from orbitmq.consumer.push.listeners import ConsumeStatus, Listener, ListenerFunction
-from orbitmq.consumer.runners import (
+from orbitmq.client.runners import (
     Place,
     Reminder,
     Runner,
