@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orbitmq.aio.pull_consumer import AsyncPullConsumer
     from orbitmq.aio.pull_schedule import AsyncPullConsumerScheduleService
     from orbitmq.aio.push_consumer import AsyncPushConsumer
+    from orbitmq.aio.transaction_producer import AsyncTransactionProducer
     from orbitmq.allocate import (
         AllocateAveragely,
         AllocateAveragelyByCircle,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from orbitmq.blocking.pull_consumer import PullConsumer
     from orbitmq.blocking.pull_schedule import PullConsumerScheduleService
     from orbitmq.blocking.push_consumer import PushConsumer
+    from orbitmq.blocking.transaction_producer import TransactionProducer
     from orbitmq.broker.embedded import EmbeddedBroker
     from orbitmq.consumer.hooks import (
         ConsumeMessageContext,
@@ -90,7 +92,9 @@ if TYPE_CHECKING:
         SendMessageContext,
         SendMessageHook,
     )
+    from orbitmq.producer.local_transactions import LocalTransactionState, TransactionMessage
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
+    from orbitmq.producer.transaction import Transaction, TransactionSendResult
     from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
     from orbitmq.wire.message_view import MessageView
     from orbitmq.wire.running_info import ConsumerRunningInfo, ConsumeStatusInfo
@@ -106,12 +110,14 @@ _HOMES = {
     "orbitmq.blocking.pull_consumer": "PullConsumer",
     "orbitmq.blocking.pull_schedule": "PullConsumerScheduleService",
     "orbitmq.blocking.push_consumer": "PushConsumer",
+    "orbitmq.blocking.transaction_producer": "TransactionProducer",
     "orbitmq.broker.embedded": "EmbeddedBroker",
     "orbitmq.aio.lite_pull_consumer": "AsyncLitePullConsumer",
     "orbitmq.aio.producer": "AsyncProducer",
     "orbitmq.aio.pull_consumer": "AsyncPullConsumer",
     "orbitmq.aio.pull_schedule": "AsyncPullConsumerScheduleService",
     "orbitmq.aio.push_consumer": "AsyncPushConsumer",
+    "orbitmq.aio.transaction_producer": "AsyncTransactionProducer",
     "orbitmq.consumer.hooks": """
         ConsumeMessageContext ConsumeMessageHook ConsumeReturnType FilterMessageContext
         FilterMessageHook
@@ -126,6 +132,8 @@ _HOMES = {
         CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
         EndTransactionHook MessageType SendMessageContext SendMessageHook
     """,
+    "orbitmq.producer.local_transactions": "LocalTransactionState TransactionMessage",
+    "orbitmq.producer.transaction": "Transaction TransactionSendResult",
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """
         AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError ConfigError
@@ -157,6 +165,7 @@ __all__ = [
     "AsyncPullConsumer",
     "AsyncPullConsumerScheduleService",
     "AsyncPushConsumer",
+    "AsyncTransactionProducer",
     "AuthenticationError",
     "BodyError",
     "BrokerError",
@@ -191,6 +200,7 @@ __all__ = [
     "IllegalNameError",
     "InvalidMessageError",
     "LitePullConsumer",
+    "LocalTransactionState",
     "Message",
     "MessageIllegalError",
     "MessageModel",
@@ -225,6 +235,10 @@ __all__ = [
     "SystemBusyError",
     "TlsMode",
     "TopicNotFoundError",
+    "Transaction",
+    "TransactionMessage",
+    "TransactionProducer",
+    "TransactionSendResult",
     "WireError",
     "select_queue_by_hash",
     "select_queue_by_random",

@@ -7,9 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
-from orbitmq.clock import Clock
 from orbitmq.client.listener_loop import ListenerLoop
-from orbitmq.consumer.push.listeners import ConsumeStatus, Listener, ListenerFunction
 from orbitmq.client.runners import (
     Place,
     Reminder,
@@ -18,6 +16,8 @@ from orbitmq.client.runners import (
     ThreadRunner,
     refuse_shutdown_in,
 )
+from orbitmq.clock import Clock
+from orbitmq.consumer.push.listeners import ConsumeStatus, Listener, ListenerFunction
 from orbitmq.errors import ClientStateError
 from orbitmq.wire.message_view import MessageView
 
