@@ -17,6 +17,7 @@ from orbitmq import (
     AsyncPullConsumer,
     AsyncPullConsumerScheduleService,
     AsyncPushConsumer,
+    AsyncTransactionProducer,
     ClientStateError,
     ConfigError,
     EmbeddedBroker,
@@ -25,11 +26,20 @@ from orbitmq import (
     PullConsumer,
     PullConsumerScheduleService,
     PushConsumer,
+    TransactionProducer,
 )
 
-BLOCKING = [Producer, LitePullConsumer, PushConsumer, PullConsumer, PullConsumerScheduleService]
+BLOCKING = [
+    Producer,
+    TransactionProducer,
+    LitePullConsumer,
+    PushConsumer,
+    PullConsumer,
+    PullConsumerScheduleService,
+]
 ASYNC = [
     AsyncProducer,
+    AsyncTransactionProducer,
     AsyncLitePullConsumer,
     AsyncPushConsumer,
     AsyncPullConsumer,

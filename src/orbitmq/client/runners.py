@@ -105,13 +105,17 @@ class Reminder:
 
 
 def refuse_shutdown_in(places: Iterable[Place], who: str, function: str) -> None:
-    """Raise ClientStateError in one of ``places``, which the shutdown would wait for."""
+    """Raise ClientStateError in one of ``places``, which the shutdown of ``who`` would wait for.
+
+    ``who`` is such as ``consumer 'orders'``.
+    """
     if any(place.is_here() for place in places):
+        client = who.partition(" ")[0]
         raise ClientStateError(
             f"{who} cannot be shut down in its own {function}, for whose end it would wait. Set an "
             "event that the main program waits for before it shuts down; or do not wait here: "
-            "threading.Thread(target=client.shutdown).start(), among coroutines "
-            "asyncio.create_task(client.shutdown())"
+            f"threading.Thread(target={client}.shutdown).start(), among coroutines "
+            f"asyncio.create_task({client}.shutdown())"
         )
 
 
