@@ -294,7 +294,7 @@ class TestCheck:
     def test_a_check_may_not_shut_its_producer_down(
         self, broker: EmbeddedBroker, clock: ManualClock
     ) -> None:
-        errors = []
+        errors: list[ClientStateError] = []
 
         def check(_: MessageView) -> LocalTransactionState:
             try:
@@ -316,6 +316,7 @@ class TestRefused:
         "message",
         [
             Message("orders", b"x", delay_level=3),
+            Message("orders", b"x", delay_seconds=3),
             Message("orders", b"x", properties={"TIMER_DELAY_SEC": "3"}),
             [Message("orders", b"x")],
         ],

@@ -10,10 +10,11 @@ from orbitmq.client.loop import loop_thread
 from orbitmq.client.outcomes import CallbackSink
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.producer.config import ProducerSettings
-from orbitmq.producer.core import Messages, ProducerCore, SendCallback
+from orbitmq.producer.core import Messages, ProducerCore, RequestCallback, SendCallback
 from orbitmq.producer.hooks import CheckForbiddenHook, EndTransactionHook, SendMessageHook
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sends import BlockingSends, SendFuture
+from orbitmq.producer.sends import BlockingSends, RequestFuture, SendFuture
+from orbitmq.wire.message_view import MessageView
 
 
 class Producer(Face[ProducerCore]):
@@ -155,12 +156,94 @@ class Producer(Face[ProducerCore]):
         """
         self._sends.send_oneway(message, selector, arg, queue)
 
+    def request(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> MessageView:
+        """Send a message and return the reply that its consumer sends with create_reply_message.
+
+        ``timeout``, in seconds (``send_timeout_ms``), is for both. Queue and attempts are as in
+        :meth:`send_async`. Consumers of all groups of the topic may reply; the first reply counts.
+
+        Raises ReplyTimeoutError where the message was sent, and no reply came in time; whether it
+        was carried out is not known then. Else what :meth:`send` raises.
+        """
+        return self._sends.request(message, selector, arg, queue, timeout)
+
+    @overload
+    def request_async(
+        self,
+        message: Message,
+        callback: None = None,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> RequestFuture: ...
+
+    @overload
+    def request_async(
+        self,
+        message: Message,
+        callback: RequestCallback,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+
+    def request_async(
+        self,
+        message: Message,
+        callback: RequestCallback | None = None,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> RequestFuture | None:
+        """Request without waiting; the reply goes to ``callback(reply, error)`` or to a future.
+
+        As :meth:`send_async`: a request is on its way until it has its reply, or its time is up.
+        """
+        if callback is not None:
+            sink = CallbackSink(callback, self._core)
+            self._sends.request_async(message, sink, selector, arg, queue, timeout)
+            return None
+        future = RequestFuture(self._core)
+        self._sends.request_async(message, future, selector, arg, queue, timeout)
+        return future
+
     def publish_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
         """The writable queues of ``topic``, in the order selectors see them.
 
         A topic that does not exist yet has the queues it would be created with.
         """
         return self._sends.queues(topic, timeout)
+
+    def recall(self, topic: str, handle: str, *, timeout: float | None = None) -> str:
+        """Take back a message that waits for its time, by its ``SendResult.recall_handle``.
+
+        The broker drops it when its time comes; returns its message id. ``topic`` is what it was
+        sent to. ``timeout`` in seconds (``send_timeout_ms``). (recallMessage)
+
+        Raises:
+            InvalidMessageError: what is given is no handle.
+            BrokerError: the broker refused it: its time has come, the broker does not know
+                recalls (before RocketMQ 5), or they are switched off there, as Apache's are
+                unless ``recallMessageEnable`` is set (NoPermissionError).
+            NetworkError: the broker was not reached, or did not answer in time.
+            ClientStateError: the producer is not running.
+        """
+        core = self._core
+        return core.thread.run(core.recall(topic, handle, core.deadline(timeout)))
 
     def register_send_message_hook(self, hook: SendMessageHook) -> None:
         """Have ``hook`` called around each attempt of a send, after those registered before it.

@@ -51,6 +51,10 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
         built_in = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
         super().__init__(built_in, now_ms, GroupChange)
         self.groups = self.entries
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
         self._auto_create = config.auto_create_groups
 
     def __contains__(self, group: str) -> bool:

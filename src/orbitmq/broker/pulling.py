@@ -99,6 +99,11 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         self.subscriptions = Subscriptions(config, consumers)
         self._offsets = offsets
         self._budget = budget
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self.subscriptions.renew(config)
         self._max_count = config.max_pull_count
         self._max_bytes = config.max_pull_bytes
 

@@ -9,15 +9,18 @@ from typing import Final
 
 from orbitmq.broker.answers import WriteAnswers
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.handlers.client import ClientHandlers
 from orbitmq.broker.handlers.groups import GroupHandlers
 from orbitmq.broker.handlers.offset import OffsetHandlers
 from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.relay import RelayHandlers
+from orbitmq.broker.handlers.reply import ReplyHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
 from orbitmq.broker.handlers.statistics import StatisticsHandlers
+from orbitmq.broker.handlers.timers import TimerHandlers
 from orbitmq.broker.handlers.topics import TopicHandlers
 from orbitmq.broker.handlers.transaction import TransactionHandlers
 from orbitmq.net.connection import Connection
@@ -42,21 +45,25 @@ class BrokerServer:
         self._loop = asyncio.get_running_loop()
         self._answers = WriteAnswers(broker, self._loop)
         self._clients = ClientHandlers(broker)
+        self._sends = SendHandlers(broker, self._answers)
         self._pulls = PullHandlers(broker)
+        self._settings = SettingsHandlers(broker)
         broker.answer_ready = self._pulls.answer_ready
-        broker.every(broker.config.scan_interval_ms, self._clients.drop_silent)
+        broker.every(lambda: broker.config.scan_interval_ms, self._clients.drop_silent)
         families = (
-            SendHandlers(broker, self._answers),
+            self._sends,
             TransactionHandlers(broker, self._answers),
             self._pulls,
             OffsetHandlers(broker),
             self._clients,
             TopicHandlers(broker),
             GroupHandlers(broker),
-            SettingsHandlers(broker),
+            self._settings,
             StatisticsHandlers(broker),
             OperatorHandlers(broker),
             RelayHandlers(broker),
+            ReplyHandlers(broker),
+            TimerHandlers(broker, self._answers),
         )
         handlers = {
             code: handler for family in families for code, handler in family.table().items()
@@ -72,7 +79,8 @@ class BrokerServer:
             )
             for _ in range(2)
         )
-        broker.every(broker.config.scan_interval_ms, self._hang_up_on_idle)
+        broker.every(lambda: broker.config.scan_interval_ms, self._hang_up_on_idle)
+        broker.settings.watch(self._renew)
         self._losses_to_tell = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
@@ -92,6 +100,7 @@ class BrokerServer:
             self._timer.cancel()
         await self._fast_server.close()
         await self._server.close()
+        self._settings.close()
 
     def run_due(self) -> None:
         """Do what is due by the broker's clock, and set the timer for what comes next."""
@@ -103,8 +112,16 @@ class BrokerServer:
         self._answers.settle()
         self._pulls.tick_end()
         broker.saved.save_changes()
-        if broker.delivery.due_ms != self._timer_due_ms:
+        if broker.due_ms != self._timer_due_ms:
             self._run_later()
+
+    def _renew(self, config: BrokerConfig) -> None:
+        """Have what serves connections take new settings."""
+        self._sends.renew(config)
+        self._pulls.renew(config)
+        for server in (self._server, self._fast_server):
+            server.idle_ms = config.connection_idle_ms
+        self._loop.call_soon(self._run_later)
 
     def _hang_up_on_idle(self) -> None:
         for server in (self._server, self._fast_server):
@@ -113,7 +130,7 @@ class BrokerServer:
     def _run_later(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_due_ms = self.broker.delivery.due_ms
+        self._timer_due_ms = self.broker.due_ms
         seconds = min(self.broker.wait_ms() / 1000, _LONGEST_SLEEP_SECONDS)
         self._timer = self._loop.call_later(seconds, self.run_due)
 

@@ -22,6 +22,7 @@ from orbitmq.names import (
     OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    TIMER_TOPIC,
     check_topic,
     is_system_topic,
 )
@@ -62,6 +63,13 @@ class TopicTable(ConfigTable[TopicConfig]):
         self._config = config
         self.topics = self.entries
         self.get = self.topics.get
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on; the pattern of new topics follows them."""
+        before, self._config = _auto_create_topic(self._config), config
+        pattern = _auto_create_topic(config)
+        if pattern is not None and pattern != before:
+            self.put(pattern)
 
     def mended(self, entry: TopicConfig) -> TopicConfig:
         """A saved topic, with as many queues as one can have."""
@@ -186,9 +194,23 @@ def _built_in_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfi
         topic(HALF_TOPIC, 1),
         topic(OP_HALF_TOPIC, 1),
     ]
-    if config.auto_create_topics:
-        topics.append(topic(AUTO_CREATE_TOPIC, config.default_topic_queues, inherited))
-    return topics
+    if config.store_config.timer_wheel:
+        topics.append(topic(TIMER_TOPIC, 1))
+    pattern = _auto_create_topic(config)
+    return topics if pattern is None else [*topics, pattern]
+
+
+def _auto_create_topic(config: BrokerConfig) -> TopicConfig | None:
+    """The pattern of topics made by being sent to, where that is allowed."""
+    if not config.auto_create_topics:
+        return None
+    queues = config.default_topic_queues
+    return TopicConfig(
+        topic_name=AUTO_CREATE_TOPIC,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=READ_WRITE | PERM_INHERIT,
+    )
 
 
 def _ignore(_topic: TopicConfig) -> None:

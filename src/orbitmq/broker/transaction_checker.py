@@ -100,7 +100,7 @@ class TransactionChecker:
         self._store = store
         self._offsets = offsets
         self._topics = topics
-        self._rules = rules
+        self.rules = rules
         self._write = write
         self._now_ms = now_ms
         self._progress = Progress(-1, -1)
@@ -239,7 +239,7 @@ class TransactionChecker:
     ) -> bool:
         checks = properties.get(TRANSACTION_CHECK_TIMES)
         half = Half(draft.born_timestamp, checks, properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS))
-        verdict = judge(half, self._now_ms(), self._rules)
+        verdict = judge(half, self._now_ms(), self.rules)
         if verdict is Verdict.WAIT:
             return False
         before = properties.get(TRANSACTION_PREPARED_QUEUE_OFFSET)

@@ -109,7 +109,7 @@ class Transactions:
     ) -> None:
         self._store = store
         self._store_host = store_host
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
         self._now_ms = now_ms
 
     def end(self, request: EndRequest) -> bool:
@@ -158,7 +158,7 @@ class Transactions:
         immunity = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
         if immunity is not None and not request.from_transaction_check:
             age_ms = self._now_ms() - draft.born_timestamp
-            if age_ms > max(immunity_ms(immunity, self._timeout_ms), self._timeout_ms):
+            if age_ms > max(immunity_ms(immunity, self.timeout_ms), self.timeout_ms):
                 raise BrokerError(
                     codes.ILLEGAL_OPERATION,
                     f"the transaction of {request.msg_id} ends {age_ms} ms after its begin, past "

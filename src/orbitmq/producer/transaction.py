@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from orbitmq import codes
@@ -57,7 +58,7 @@ _CODES: Final = {
     SendStatus.FLUSH_SLAVE_TIMEOUT: codes.FLUSH_SLAVE_TIMEOUT,
     SendStatus.SLAVE_NOT_AVAILABLE: codes.SLAVE_NOT_AVAILABLE,
 }
-_DELAYS: Final = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+_TIMERS: Final = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 
 
 class TransactionSendResult(NamedTuple):
@@ -184,7 +185,7 @@ class TransactionCore(ProducerCore):
                 f"{message!r}: one Message is sent in a transaction; a batch cannot be"
             )
         properties = message.properties or {}
-        if message.delay_level > 0 or any(name in properties for name in _DELAYS):
+        if _is_delayed(message, properties):
             raise InvalidMessageError(
                 f"the message to {message.topic!r} is delayed: in a transaction it cannot be; send "
                 "it without a delay, or without a transaction"
@@ -408,3 +409,12 @@ class TransactionChecks:
                 "%s asks about a transaction of group %s, of which no producer of transactions is "
                 "here", connection.peer, group,
             )  # fmt: skip
+
+
+def _is_delayed(message: Message, properties: Mapping[str, str]) -> bool:
+    times = (message.delay_ms, message.delay_seconds, message.deliver_at)
+    return (
+        message.delay_level > 0
+        or any(time is not None for time in times)
+        or any(name in properties for name in _TIMERS)
+    )

@@ -60,6 +60,10 @@ class QueueFlusher:
         self._complaint = ""
         self._thread = Thread(target=self._run, name="orbitmq-queue-flusher", daemon=True)
 
+    def renew(self, config: StoreConfig) -> None:
+        """Go by these settings from now on."""
+        self._config = config
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
@@ -124,8 +128,8 @@ class QueueFlusher:
         )
 
     def _run(self) -> None:
-        interval_ms = self._config.queue_flush_interval_ms
         while True:
+            interval_ms = self._config.queue_flush_interval_ms
             self._wake.wait(interval_ms / 1000)
             self._wake.clear()
             if self._stopping:

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from orbitmq import codes
 from orbitmq.broker.answers import WriteAnswers
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.sending import Placed, PlacedBatch
 from orbitmq.codes import RequestCode
 from orbitmq.net.connection import Connection
@@ -33,9 +34,13 @@ class SendHandlers:
         self._retrying = broker.retrying
         self._answers = answers
         self._host = broker.store_host.hex().upper()
-        self._constant_fields: Final = {
-            MSG_REGION: broker.config.region_id,
-            TRACE_SWITCH: "true" if broker.config.trace_on else "false",
+        self.renew(broker.config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._constant_fields = {
+            MSG_REGION: config.region_id,
+            TRACE_SWITCH: "true" if config.trace_on else "false",
         }
         self._template = ResponseTemplate(
             {name: value.replace("%", "%%") for name, value in self._constant_fields.items()}
@@ -64,7 +69,8 @@ class SendHandlers:
         if command.flag & ONEWAY:
             return
         key = placed.unique_key.encode()
-        if command.serialize_type == JSON and key.isalnum():  # of ASCII, as bytes
+        is_plain = placed.recall_handle is None and key.isalnum()  # of ASCII, as bytes
+        if command.serialize_type == JSON and is_plain:
             answer = self._template.fill(
                 (placed.physical_offset, placed.queue_id, placed.queue_offset, key, command.opaque)
             )
@@ -99,4 +105,6 @@ class SendHandlers:
         }
         if placed.unique_key is not None:
             fields["transactionId"] = placed.unique_key
+        if isinstance(placed, Placed) and placed.recall_handle is not None:
+            fields["recallHandle"] = placed.recall_handle
         return encode_response(command, codes.SUCCESS, fields)
