@@ -39,6 +39,7 @@ from orbitmq.producer.local_transactions import (
 )
 from orbitmq.producer.outgoing import Outgoing, prepare_message
 from orbitmq.producer.sender import Sink
+from orbitmq.producer.timers import has_timer
 from orbitmq.wire import properties as names
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
@@ -412,9 +413,6 @@ class TransactionChecks:
 
 
 def _is_delayed(message: Message, properties: Mapping[str, str]) -> bool:
-    times = (message.delay_ms, message.delay_seconds, message.deliver_at)
     return (
-        message.delay_level > 0
-        or any(time is not None for time in times)
-        or any(name in properties for name in _TIMERS)
+        message.delay_level > 0 or has_timer(message) or any(name in properties for name in _TIMERS)
     )
