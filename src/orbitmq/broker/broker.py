@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from orbitmq.broker.clean_up import CleanUp
 from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.filter_budget import FilterBudget
@@ -22,6 +23,7 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.request_modes import RequestModes
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
@@ -73,7 +75,14 @@ class Broker:
             self.producers: ProducerTable[Hashable] = ProducerTable()
             self.locks = QueueLocks()
             self.retrying = Retrying(
-                self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
+                config,
+                self.store,
+                self.topics,
+                self.groups,
+                self.locks,
+                delays,
+                self.now_ms,
+                store_host,
             )
             self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
             self.filter_budget = FilterBudget(clock.monotonic)
@@ -96,12 +105,15 @@ class Broker:
                 self.pulling.held,
             )
             self.delivery = Delivery(self.store, delays, self.write)
+            self.request_modes = RequestModes(self.topics, self.groups)
+            self.clean_up = CleanUp(config, self.store, self.topics, self.groups, self.offsets)
             self.saved = SavedTables(
                 directory,
                 self.topics,
                 self.groups,
                 self.offsets,
                 self.delivery,
+                self.request_modes,
                 clock,
                 sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
@@ -183,6 +195,7 @@ class Broker:
             "topics": self.topics.changed,
             "consumer groups": self.groups.changed,
             "consumer offsets": self.offsets.changed,
+            "modes of consumer groups": self.request_modes.changed,
             "delivery offsets of delayed messages": self.delivery.changed,
         }
         unsaved = ", ".join(name for name, is_changed in changed.items() if is_changed)

@@ -93,6 +93,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         budget: FilterBudget,
     ) -> None:
         self.held: LongPollTable[_RequestT] = LongPollTable()
+        self._config = config
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -193,6 +194,12 @@ class Pulling(Generic[_OwnerT, _RequestT]):
 
     def _check(self, pull: Pull) -> tuple[SubscriptionGroupConfig, TopicConfig, MessageFilter]:
         """The group, the topic and the filter of a pull that may be carried out."""
+        if not self._config.broker_permission & _PERM_READ:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                "the broker may not be read: its brokerPermission is "
+                f"{self._config.broker_permission}",
+            )
         group = self._groups.find(pull.group)
         if group is None:
             raise BrokerError(
@@ -221,6 +228,10 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 f"{topic.read_queue_nums - 1}; ask for its route again",
             )
         if pull.expression is None:
+            if self._groups.forbidden and not self._groups.may_read(pull.group, pull.topic):
+                raise BrokerError(
+                    codes.NO_PERMISSION, f"group {pull.group} is forbidden to read {pull.topic}"
+                )
             match = self.subscriptions.of_group(group, pull.topic, pull.sub_version)
         else:
             match = self.subscriptions.of_pull(pull.topic, pull.expression, pull.expression_type)

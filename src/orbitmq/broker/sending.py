@@ -14,9 +14,17 @@ import msgspec
 
 from orbitmq import codes
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.message_types import check_message_type
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.schedule import postpone
-from orbitmq.broker.topics import UNIT_SUB_TOPIC, UNIT_TOPIC, TopicTable, any_queue
+from orbitmq.broker.topics import (
+    PERM_WRITE,
+    READ_WRITE,
+    UNIT_SUB_TOPIC,
+    UNIT_TOPIC,
+    TopicTable,
+    any_queue,
+)
 from orbitmq.errors import BrokerError, RecordError
 from orbitmq.names import RETRY_PREFIX, UNSENDABLE_TOPICS
 from orbitmq.store.delay_levels import DelayLevels
@@ -97,6 +105,7 @@ class Sending:
         retrying: Retrying,
         store_host: bytes,
     ) -> None:
+        self._config = config
         self._store = store
         self._topics = topics
         self._retrying = retrying
@@ -236,6 +245,8 @@ class Sending:
         topic = self._topics.get(request.topic)
         if topic is None or topic.topic_name in UNSENDABLE_TOPICS:
             topic = self._admit(request)
+        if topic.attributes or not topic.perm & PERM_WRITE or self._is_read_only:
+            self._check_allowed(topic, request)
         if size > self._max_body:
             raise self._too_long(size)
         queue_id = request.queue_id
@@ -270,6 +281,28 @@ class Sending:
                 "it from: create the topic first",
             )
         return topic
+
+    def _check_allowed(self, topic: TopicConfig, request: SendRequest) -> None:
+        """Raise BrokerError where a topic's settings, or the broker's, keep a message out."""
+        name = topic.topic_name
+        if not topic.perm & PERM_WRITE:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"topic {name} may not be written: its permission is {topic.perm} (reading and "
+                f"writing is {READ_WRITE})",
+            )
+        if self._is_read_only and topic.order:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"the broker takes no messages of ordered topics such as {name}: its "
+                f"brokerPermission is {self._config.broker_permission}",
+            )
+        if self._config.topic_message_type_check:
+            check_message_type(topic, request.properties or "")
+
+    @property
+    def _is_read_only(self) -> bool:
+        return not self._config.broker_permission & PERM_WRITE
 
     def _too_long(self, size: int) -> BrokerError:
         return _illegal(

@@ -15,6 +15,7 @@ from orbitmq.broker.handlers.offset import OffsetHandlers
 from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.relay import RelayHandlers
+from orbitmq.broker.handlers.replicas import ReplicaHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
 from orbitmq.broker.handlers.statistics import StatisticsHandlers
@@ -51,6 +52,7 @@ class BrokerServer:
             self._clients,
             TopicHandlers(broker),
             GroupHandlers(broker),
+            ReplicaHandlers(broker),
             SettingsHandlers(broker),
             StatisticsHandlers(broker),
             OperatorHandlers(broker),
