@@ -13,8 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "src" / "orbitmq"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 LAYERS = (
-    "codes clock descriptors errors names message config wire filters allocate net store "
-    "nameserver broker client producer consumer blocking aio spark testing cli"
+    "codes clock descriptors errors names message properties_file settings wire filters allocate "
+    "net store nameserver broker client producer consumer blocking aio spark testing cli"
 ).split()
 
 # What a layer may not see although it stands before it.
@@ -33,7 +33,7 @@ FORBIDDEN = {
 CORE = {*LAYERS[: LAYERS.index("aio") + 1]}
 
 # Layers that compute and never wait for anything: no files, sockets, threads or event loops ...
-NO_IO = {"codes", "errors", "names", "message", "wire", "filters", "allocate"}
+NO_IO = {"codes", "errors", "names", "message", "properties_file", "wire", "filters", "allocate"}
 IO_MODULES = (
     "asyncio concurrent fcntl http io mmap multiprocessing pathlib select selectors shutil signal "
     "socket socketserver ssl subprocess tempfile threading urllib uvloop"

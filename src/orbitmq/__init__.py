@@ -80,6 +80,16 @@ if TYPE_CHECKING:
     from orbitmq.filters.subscription import MessageSelector
     from orbitmq.message import Message, MessageQueue, PullStatus, SendResult, SendStatus
     from orbitmq.net.tls import ClientAuth, ServerTls, TlsMode
+    from orbitmq.producer.hooks import (
+        CheckForbiddenContext,
+        CheckForbiddenHook,
+        CommunicationMode,
+        EndTransactionContext,
+        EndTransactionHook,
+        MessageType,
+        SendMessageContext,
+        SendMessageHook,
+    )
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
     from orbitmq.wire.message_view import MessageView
@@ -112,6 +122,10 @@ _HOMES = {
     "orbitmq.consumer.offsets": "OffsetStore",
     "orbitmq.consumer.pull.schedule": "PullTaskContext",
     "orbitmq.consumer.pull_request": "PullResult",
+    "orbitmq.producer.hooks": """
+        CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
+        EndTransactionHook MessageType SendMessageContext SendMessageHook
+    """,
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """
         AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError ConfigError
@@ -147,8 +161,11 @@ __all__ = [
     "BodyError",
     "BrokerError",
     "BrokerInternalError",
+    "CheckForbiddenContext",
+    "CheckForbiddenHook",
     "ClientAuth",
     "ClientStateError",
+    "CommunicationMode",
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
@@ -165,6 +182,8 @@ __all__ = [
     "DataLossError",
     "DiskFullError",
     "EmbeddedBroker",
+    "EndTransactionContext",
+    "EndTransactionHook",
     "FilterMessageContext",
     "FilterMessageHook",
     "FrameError",
@@ -177,6 +196,7 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageSelector",
+    "MessageType",
     "MessageView",
     "NetworkError",
     "NoPermissionError",
@@ -193,6 +213,8 @@ __all__ = [
     "RecordError",
     "RequestNotSupportedError",
     "RequestTimeoutError",
+    "SendMessageContext",
+    "SendMessageHook",
     "SendResult",
     "SendStatus",
     "ServerTls",

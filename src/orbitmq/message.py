@@ -99,7 +99,10 @@ class SendStatus(Enum):
 
 
 class SendResult(NamedTuple):
-    """Where a sent message went. ``message_id`` is the client's unique key."""
+    """Where a sent message went. ``message_id`` is the client's unique key.
+
+    ``trace_on`` is False where the broker wants it kept out of traces.
+    """
 
     status: SendStatus
     message_id: str
@@ -108,6 +111,7 @@ class SendResult(NamedTuple):
     queue_offset: int
     transaction_id: str | None = None
     region_id: str | None = None
+    trace_on: bool = True
 
 
 class PullStatus(Enum):

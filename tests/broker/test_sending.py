@@ -264,7 +264,6 @@ def test_messages_and_properties_over_the_limit_are_refused() -> None:
 @pytest.mark.parametrize(
     ("properties", "code"),
     [
-        ({"TRAN_MSG": "true"}, codes.NO_PERMISSION),
         ({"TIMER_DELAY_MS": "5"}, codes.SYSTEM_ERROR),
         ({"TIMER_DELIVER_MS": "5"}, codes.SYSTEM_ERROR),
         ({"DELAY": "soon"}, codes.MESSAGE_ILLEGAL),

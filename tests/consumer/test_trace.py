@@ -19,7 +19,8 @@ from orbitmq import (
     PushConsumer,
 )
 from orbitmq.consumer.hooks import CONSUME_CONTEXT_TYPE, ConsumeMessageContext
-from orbitmq.consumer.trace import Traced, TraceHook
+from orbitmq.consumer.trace import TraceHook
+from orbitmq.producer.trace_dispatcher import Traced
 from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.message_view import decode_record
@@ -143,7 +144,7 @@ def test_records_that_come_too_fast_are_dropped_and_counted(
     consumer = PushConsumer("mailers", print, name_server=broker.name_server, enable_trace=True)
     dispatcher = consumer._core._trace
     assert dispatcher is not None
-    with caplog.at_level(logging.WARNING, "orbitmq.consumer.trace"):
+    with caplog.at_level(logging.WARNING, "orbitmq.client.trace"):
         for _ in range(2050):
             dispatcher.append(Traced("orders", "-", frozenset()))
     assert caplog.messages == [

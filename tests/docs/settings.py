@@ -54,7 +54,7 @@ UNITS = (
 
 def table(config: type[ClientConfig]) -> str:
     """The settings a class adds or gives another default, as a Markdown table."""
-    own = _documented(config)
+    own = documented(config)
     rows = [
         f"| `{field.name}` | {_default(field)} | {_unit(field.name)} | {own[field.name]} |"
         for field in msgspec.structs.fields(config)
@@ -80,7 +80,7 @@ def rendered(page: str) -> str:
     return page
 
 
-def _documented(config: type) -> dict[str, str]:
+def documented(config: type) -> dict[str, str]:
     """Each annotated name of the class's body with its text; inherited where it has none."""
     (tree,) = ast.parse(inspect.getsource(config)).body
     assert isinstance(tree, ast.ClassDef)
@@ -92,7 +92,7 @@ def _documented(config: type) -> dict[str, str]:
 
 
 def _inherited(config: type, name: str) -> str:
-    return next(text for base in config.__mro__[1:-2] if (text := _documented(base).get(name)))
+    return next(text for base in config.__mro__[1:-2] if (text := documented(base).get(name)))
 
 
 def _text(node: ast.stmt | None) -> str:

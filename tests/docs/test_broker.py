@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,9 +24,17 @@ def table(heading: str) -> dict[str, str]:
 
 
 def test_a_broker_in_a_python_process(capsys: pytest.CaptureFixture[str]) -> None:
-    run(snippet(BROKER, "EmbeddedBroker"), "")
+    run(snippet(BROKER, "queue_offset"), "")
     assert capsys.readouterr().out == "0\n"
-    assert len(snippets(BROKER)) == 1
+    assert len(snippets(BROKER)) == 2
+
+
+def test_a_broker_with_a_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(snippet(BROKER, "settings_file"), "")
+    assert capsys.readouterr().out == "32\n"
 
 
 def test_the_table_of_options_is_the_commands() -> None:
@@ -36,9 +45,9 @@ def test_the_table_of_options_is_the_commands() -> None:
         check=True,
     )
     options = table("| option | default |")
-    assert {word for word in done.stdout.split() if word.startswith("--")} - {"--help"} >= set(
-        options
-    )
+    assert {word for word in done.stdout.split() if word.startswith("--")} - {"--help"} >= {
+        name.partition("`")[0] for name in options
+    }
     defaults = BrokerConfig()
     assert options["--host"] == defaults.host
     assert options["--broker-name"] == defaults.broker_name

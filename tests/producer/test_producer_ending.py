@@ -12,8 +12,8 @@ import pytest
 from orbitmq import EmbeddedBroker, Message, Producer
 from orbitmq.errors import RequestTimeoutError
 from orbitmq.message import SendResult
-from orbitmq.producer.core import SendFuture
 from orbitmq.producer.in_flight import InFlight
+from orbitmq.producer.sends import SendFuture
 from orbitmq.testing.wait import wait_until
 from tests.client.stub_cluster import StubCluster
 from tests.producer.test_producer_broker import pull_all

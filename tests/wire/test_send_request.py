@@ -39,6 +39,7 @@ def test_the_template_decodes_to_the_same_command(
     group, topic, broker, default_topic = names
     queues, opaque, queue_id, sys_flag, born, flag = numbers
     batch, oneway, unit_mode = switches
+    code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
     template = SendRequestTemplate(
         group,
         topic,
@@ -46,7 +47,7 @@ def test_the_template_decodes_to_the_same_command(
         default_topic=default_topic,
         default_topic_queue_nums=queues,
         unit_mode=unit_mode,
-        batch=batch,
+        code=code,
     )
     head = template.head(
         opaque, queue_id, sys_flag, born, flag, json_text(properties), body, oneway=oneway
@@ -66,7 +67,6 @@ def test_the_template_decodes_to_the_same_command(
         batch=batch,
         bname=broker,
     )
-    code = RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
     general = decoded(encode_request(code, opaque, header, body, oneway=oneway))
     special = decoded(head + body)
     assert special.ext_fields == general.ext_fields

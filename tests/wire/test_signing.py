@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orbitmq.codes import RequestCode
 from orbitmq.wire.frames import FrameDecoder
 from orbitmq.wire.headers import GetRouteInfoRequestHeader
 from orbitmq.wire.send_request import SendRequestTemplate, json_text
@@ -37,6 +38,7 @@ def test_requests_are_signed_as_javas_client_signs_them(golden: dict[str, Any]) 
 )
 def test_a_send_from_a_template_is_signed_alike(golden: dict[str, Any]) -> None:
     fields, body = golden["fields"], bytes.fromhex(golden["body"])
+    batch = fields["m"] == "true"
     template = SendRequestTemplate(
         fields["a"],
         fields["b"],
@@ -44,7 +46,7 @@ def test_a_send_from_a_template_is_signed_alike(golden: dict[str, Any]) -> None:
         default_topic=fields["c"],
         default_topic_queue_nums=int(fields["d"]),
         unit_mode=fields["k"] == "true",
-        batch=fields["m"] == "true",
+        code=RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2,
         hook=hook_of(golden),
     )
     head = template.head(

@@ -11,9 +11,11 @@ from orbitmq.client.loop import Answer
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_topic
 from orbitmq.producer.config import ProducerSettings
-from orbitmq.producer.core import ForgetfulSink, Messages, ProducerCore
+from orbitmq.producer.core import Messages, ProducerCore
+from orbitmq.producer.hooks import CheckForbiddenHook, EndTransactionHook, SendMessageHook
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sending import Deadline, Sending
+from orbitmq.producer.sender import Deadline, ForgetfulSink
+from orbitmq.producer.sending import Sending
 
 _T = TypeVar("_T")
 
@@ -106,6 +108,27 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         """The writable queues of ``topic``, as :meth:`orbitmq.Producer.publish_queues`."""
         check_topic(topic)
         return list(await self._queues(topic, self._core.deadline(timeout)))
+
+    def register_send_message_hook(self, hook: SendMessageHook) -> None:
+        """Have ``hook`` called around each attempt of a send, after those registered before it.
+
+        It is called on OrbitMQ's own thread, and must not block. (registerSendMessageHook)
+        """
+        self._core.hooks.register_send(hook)
+
+    def register_check_forbidden_hook(self, hook: CheckForbiddenHook) -> None:
+        """Have ``hook`` asked before each attempt of a send, which it forbids by raising.
+
+        It is called on OrbitMQ's own thread, and must not block. (registerCheckForbiddenHook)
+        """
+        self._core.hooks.register_check_forbidden(hook)
+
+    def register_end_transaction_hook(self, hook: EndTransactionHook) -> None:
+        """Have ``hook`` called when the end of a transaction is told to a broker.
+
+        It must not block. (registerEndTransactionHook)
+        """
+        self._core.hooks.register_end_transaction(hook)
 
     async def _queues(self, topic: str, deadline: Deadline) -> Sequence[MessageQueue]:
         core = self._core

@@ -10,14 +10,10 @@ from orbitmq.client.loop import loop_thread
 from orbitmq.client.outcomes import CallbackSink
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.producer.config import ProducerSettings
-from orbitmq.producer.core import (
-    BlockingSends,
-    Messages,
-    ProducerCore,
-    SendCallback,
-    SendFuture,
-)
+from orbitmq.producer.core import Messages, ProducerCore, SendCallback
+from orbitmq.producer.hooks import CheckForbiddenHook, EndTransactionHook, SendMessageHook
 from orbitmq.producer.selectors import QueueSelector
+from orbitmq.producer.sends import BlockingSends, SendFuture
 
 
 class Producer(Face[ProducerCore]):
@@ -165,3 +161,24 @@ class Producer(Face[ProducerCore]):
         A topic that does not exist yet has the queues it would be created with.
         """
         return self._sends.queues(topic, timeout)
+
+    def register_send_message_hook(self, hook: SendMessageHook) -> None:
+        """Have ``hook`` called around each attempt of a send, after those registered before it.
+
+        It is called on OrbitMQ's own thread, and must not block. (registerSendMessageHook)
+        """
+        self._core.hooks.register_send(hook)
+
+    def register_check_forbidden_hook(self, hook: CheckForbiddenHook) -> None:
+        """Have ``hook`` asked before each attempt of a send, which it forbids by raising.
+
+        It is called on OrbitMQ's own thread, and must not block. (registerCheckForbiddenHook)
+        """
+        self._core.hooks.register_check_forbidden(hook)
+
+    def register_end_transaction_hook(self, hook: EndTransactionHook) -> None:
+        """Have ``hook`` called when the end of a transaction is told to a broker.
+
+        It must not block. (registerEndTransactionHook)
+        """
+        self._core.hooks.register_end_transaction(hook)

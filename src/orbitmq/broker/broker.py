@@ -19,6 +19,7 @@ from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.live_settings import LiveSettings
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
@@ -28,8 +29,11 @@ from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
-from orbitmq.broker.timetable import Timetable
+from orbitmq.broker.timetable import Interval, Timetable
 from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.transaction_check import Rules
+from orbitmq.broker.transaction_checker import TransactionChecker
+from orbitmq.broker.transactions import Transactions
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
 from orbitmq.names import SCHEDULE_TOPIC
@@ -60,10 +64,13 @@ class Broker:
         clock: Clock = SYSTEM_CLOCK,
         file_ops: FileOps = FILE_OPS,
     ) -> None:
-        self.config = config
+        self.settings = LiveSettings(config, directory, clock)
+        self.settings.watch(self._renew)
+        config = self.settings.current
         self.clock = clock
         self.store_host = store_host
         self.answer_ready: Callable[[], None] = _nothing
+        self._undelivered = ""
         delays = DelayLevels(config.store_config.delay_levels)
         with ExitStack() as undo:
             self.store = MessageStore.open(directory, config.store_config, clock, file_ops)
@@ -85,6 +92,17 @@ class Broker:
                 store_host,
             )
             self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.transactions = Transactions(
+                self.store, store_host, config.transaction_timeout_ms, clock.now_ms
+            )
+            self.transaction_checker = TransactionChecker(
+                self.store,
+                self.offsets,
+                self.topics,
+                _rules(config),
+                self.write,
+                clock.now_ms,
+            )
             self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config,
@@ -126,19 +144,32 @@ class Broker:
         self.store.add_arrival_listener(self._arrived)
 
     def _make_timetable(self) -> Timetable:
-        config = self.config
         timetable = Timetable(self.now_ms())
-        timetable.every(config.hold_sweep_interval_ms, lambda: self.pulling.sweep(self.now_ms()))
-        timetable.every(config.offset_save_interval_ms, self.saved.save_offsets)
-        timetable.every(config.offset_save_interval_ms, self.saved.save_topics_and_groups)
-        timetable.every(config.delay_offset_save_interval_ms, self.saved.save_delays)
-        timetable.every(config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms()))
+        timetable.every(
+            lambda: self.config.hold_sweep_interval_ms, lambda: self.pulling.sweep(self.now_ms())
+        )
+        timetable.every(lambda: self.config.offset_save_interval_ms, self.saved.save_offsets)
+        timetable.every(
+            lambda: self.config.offset_save_interval_ms, self.saved.save_topics_and_groups
+        )
+        timetable.every(lambda: self.config.delay_offset_save_interval_ms, self.saved.save_delays)
+        timetable.every(
+            lambda: self.config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms())
+        )
         timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
+        timetable.every(
+            lambda: self.config.transaction_check_interval_ms, self.transaction_checker.begin
+        )
         return timetable
 
-    def every(self, interval_ms: int, action: Callable[[], object]) -> None:
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings as they are now; those who keep parts of them watch ``settings``."""
+        return self.settings.current
+
+    def every(self, interval: Interval, action: Callable[[], object]) -> None:
         """Have ``action`` repeated among the broker's own periodic jobs."""
-        self._timetable.every(interval_ms, action)
+        self._timetable.every(interval, action)
 
     def now_ms(self) -> int:
         """The time that intervals are counted in: ms, never set back."""
@@ -160,11 +191,15 @@ class Broker:
         if due_ms is not None and due_ms <= now_ms:
             self._deliver(now_ms)
         self._timetable.run(self.now_ms())
+        if self.transaction_checker.busy:
+            self.transaction_checker.step()
         self.answer_ready()
         self.filter_budget.renew()
 
     def wait_ms(self) -> int:
         """How long until something is due, unless messages arrive."""
+        if self.transaction_checker.busy:
+            return 0
         due_ms = self.delivery.due_ms
         delivery = _NOTHING_DUE_MS if due_ms is None else due_ms - self.clock.now_ms()
         return max(0, min(delivery, self._timetable.wait_ms(self.now_ms())))
@@ -221,6 +256,25 @@ class Broker:
         if topic == SCHEDULE_TOPIC:
             self.delivery.message_arrived(tags_code)  # there it is the time the message is due
 
+    def _renew(self, config: BrokerConfig) -> None:
+        """Have the services that keep settings take the new ones."""
+        self.store.renew(config.store_config)
+        self.topics.renew(config)
+        self.groups.renew(config)
+        self.retrying.renew(config)
+        self.clean_up.renew(config)
+        self.sending.renew(config)
+        self.pulling.renew(config)
+        self.transactions.timeout_ms = config.transaction_timeout_ms
+        self.transaction_checker.rules = _rules(config)
+        self._timetable.renew()
+
+    def _sweep_held(self) -> None:
+        self.pulling.sweep(self.now_ms())
+
+    def _forget_locks(self) -> None:
+        self.locks.forget_expired(self.now_ms())
+
     def _look_for_due(self) -> None:
         """Deliver what is due, even where ``due_ms`` was told by a clock that was set since."""
         if self.delivery.due_ms is not None:
@@ -229,9 +283,28 @@ class Broker:
     def _deliver(self, now_ms: int) -> None:
         try:
             self.delivery.run(now_ms)
+            self._undelivered = ""
+        except StoreError as error:
+            self._complain(str(error))
+            self.delivery.due_ms = now_ms + 1000
         except Exception:
             log.exception("delayed messages are not delivered, next try in a second")
             self.delivery.due_ms = now_ms + 1000
+
+    def _complain(self, reason: str) -> None:
+        """Log why delayed messages wait: once, not every second while it lasts."""
+        if reason != self._undelivered:
+            self._undelivered = reason
+            log.error("delayed messages are not delivered, next try in a second: %s", reason)
+
+
+def _rules(config: BrokerConfig) -> Rules:
+    """What the settings say of open transactions."""
+    return Rules(
+        config.transaction_timeout_ms,
+        config.transaction_check_max,
+        config.store_config.file_reserved_hours * 3_600_000,
+    )
 
 
 def _physical_memory() -> int:

@@ -32,11 +32,15 @@ class CleanUp:
         groups: GroupTable,
         offsets: ConsumerOffsets,
     ) -> None:
-        self._config = config
+        self.renew(config)
         self._store = store
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._clear_retry_topics = config.clear_retry_topics
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its queues, what was committed in it, and pop's retry topics.
@@ -44,7 +48,7 @@ class CleanUp:
         Raises IllegalNameError, or BrokerError for one of the broker's own.
         """
         self._topics.check_free(topic)
-        retries = self._pop_retry_topics(topic) if self._config.clear_retry_topics else ()
+        retries = self._pop_retry_topics(topic) if self._clear_retry_topics else ()
         for name in (topic, *retries):
             self._topics.delete(name)
             self._offsets.forget_topic(name)
@@ -78,3 +82,8 @@ class CleanUp:
             for separator in "+_"
         )
         return [name for name in names if name in self._topics.topics]
+
+    def clean_expired_queues(self) -> None:
+        """Delete the queues all of whose messages have been deleted."""
+        deleted = self._store.cleaner.delete_expired_queues()
+        log.info("%d queues have no messages any more, and are deleted", deleted)

@@ -8,7 +8,7 @@ connection does not matter here. Follows ConsumerManager, ConsumerGroupInfo and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -169,6 +169,7 @@ class ProducerTable(Generic[_ConnectionT]):
     def __init__(self) -> None:
         self.groups: dict[str, dict[_ConnectionT, ClientInfo]] = {}
         self._memberships: _Memberships[_ConnectionT] = _Memberships()
+        self._turn = 0
 
     def register(self, name: str, connection: _ConnectionT, client: ClientInfo) -> None:
         """Take in one group of a heartbeat."""
@@ -187,6 +188,18 @@ class ProducerTable(Generic[_ConnectionT]):
         """Take a connection out of all groups."""
         for name in self._memberships.of(connection):
             self.unregister(name, connection)
+
+    def available(
+        self, name: str, is_usable: Callable[[_ConnectionT], bool]
+    ) -> _ConnectionT | None:
+        """One of a group's members that are usable, each in turn (getAvailableChannel)."""
+        members = list(self.groups.get(name, ()))
+        self._turn += 1
+        for i in range(len(members)):
+            member = members[(self._turn + i) % len(members)]
+            if is_usable(member):
+                return member
+        return None
 
     def silent(self, now_ms: int, timeout_ms: int) -> list[_ConnectionT]:
         """The connections whose last heartbeat is older than ``timeout_ms``."""

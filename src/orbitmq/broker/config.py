@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -23,7 +23,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a broker and the name server beside it; defaults are Java's where it has one."""
 
     host: str = "127.0.0.1"
-    """The address both listen on; ``0.0.0.0`` listens on all of the machine's."""
+    """The address both listen on; ``0.0.0.0`` listens on all of the machine's
+    (bindAddress, there 0.0.0.0)."""
     advertised_host: str = ""
     """The address or name clients are told; empty: ``host``, or this machine's own address when
     that is a wildcard (brokerIP1)."""
@@ -47,9 +48,14 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     cluster_name: str = "DefaultCluster"
     """The cluster the broker belongs to (brokerClusterName)."""
     store_directory: Path | None = None
-    """Where everything is kept; None: a temporary directory that goes at the end."""
+    """Where everything is kept; None: a temporary directory that goes at the end
+    (storePathRootDir)."""
     store_config: StoreConfig = StoreConfig()
     """Settings of the store."""
+
+    settings_file: Path | None = None
+    """The ``broker.conf`` these settings came from, where changes made while the broker runs are
+    kept; None: ``config/orbitmq.properties`` in the store. To read one use :meth:`from_file`."""
 
     auto_create_topics: bool = True
     """Whether a send to an unknown topic creates it (autoCreateTopicEnable)."""
@@ -99,9 +105,11 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a group that subscribes to its retry topic by SQL92 gets what passes its subscription
     to the topic the message came from (filterSupportRetry)."""
     max_pull_count: int = 1024
-    """The most messages a pull is answered with, whatever it asks for. Java's broker gives 32."""
+    """The most messages a pull is answered with, whatever it asks for. Java's broker gives 32
+    (maxTransferCountOnMessageInMemory)."""
     max_pull_bytes: int = 4 << 20
-    """The most bytes a pull is answered with, but always one message. Java's gives 256 KiB."""
+    """The most bytes a pull is answered with, but always one message. Java's gives 256 KiB
+    (maxTransferBytesOnMessageInMemory)."""
     hold_sweep_interval_ms: int = 5_000
     """How often held pulls are looked through (PullRequestHoldService)."""
     server_side_reset_offset: bool = True
@@ -112,6 +120,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How often consumer offsets are saved (flushConsumerOffsetInterval)."""
     delay_offset_save_interval_ms: int = 10_000
     """How often the delivery offsets of delayed messages are saved (flushDelayOffsetInterval)."""
+    reject_transaction_messages: bool = False
+    """Whether messages of transactions are refused (rejectTransactionMessage)."""
+    transaction_timeout_ms: int = 6_000
+    """How long a transaction may be open until its producer is asked how it ended, unless its
+    message says otherwise with CHECK_IMMUNITY_TIME_IN_SECONDS (transactionTimeOut)."""
+    transaction_check_interval_ms: int = 30_000
+    """How often open transactions are looked through (transactionCheckInterval). Java's 4.9 does so
+    every 60 s."""
+    transaction_check_max: int = 15
+    """How often the producer of a transaction is asked; then the message goes to
+    TRANS_CHECK_MAX_TIME_TOPIC (transactionCheckMax)."""
     client_timeout_ms: int = 120_000
     """After how long without a heartbeat a client is gone (channelExpiredTimeout)."""
     connection_idle_ms: int = 120_000
@@ -119,6 +138,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     read (serverChannelMaxIdleTimeSeconds)."""
     scan_interval_ms: int = 10_000
     """How often silent clients, idle connections and run-out locks are looked for."""
+
+    @staticmethod
+    def from_file(path: str | Path, **overrides: Any) -> BrokerConfig:
+        """The settings in a ``broker.conf``, by Apache's keys, and before them ``overrides``.
+
+        Raises ConfigError, which names the key, for a file that cannot be read, an unknown key and
+        a value that cannot be.
+        """
+        from orbitmq.broker.settings import load_config
+
+        return load_config(Path(path), BrokerConfig(), overrides)
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -152,6 +182,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "hold_sweep_interval_ms",
             "offset_save_interval_ms",
             "delay_offset_save_interval_ms",
+            "transaction_timeout_ms",
+            "transaction_check_interval_ms",
+            "transaction_check_max",
             "client_timeout_ms",
             "connection_idle_ms",
             "scan_interval_ms",

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.node import Node
+from orbitmq.broker.settings import load_config
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import ClientStateError
 
@@ -22,9 +23,10 @@ class EmbeddedBroker:
     """A real broker with its name server, for tests, tools and small programs.
 
     ``store`` is the directory to keep messages in; without one, a temporary directory that goes at
-    the end. Ports of 0, the default, take any free one. Further settings are those of
-    BrokerConfig, ``clock`` for tests that move the time. Runs while the ``with`` block does, or
-    from :meth:`start` to :meth:`close`:
+    the end. Ports of 0 take any free one, which is the default. ``settings_file`` is a
+    ``broker.conf`` with Apache's keys; what is given here goes before it. Further settings are
+    those of BrokerConfig, ``clock`` for tests that move the time. Runs while the ``with`` block
+    does, or from :meth:`start` to :meth:`close`:
 
         with EmbeddedBroker() as broker:
             producer = Producer("tests", name_server=broker.name_server)
@@ -39,17 +41,23 @@ class EmbeddedBroker:
         self,
         store: str | Path | None = None,
         *,
-        port: int = 0,
-        name_server_port: int = 0,
+        port: int | None = None,
+        name_server_port: int | None = None,
+        settings_file: str | Path | None = None,
         clock: Clock = SYSTEM_CLOCK,
         **settings: Any,
     ) -> None:
-        self.config = BrokerConfig(
-            store_directory=None if store is None else Path(store),
-            port=port,
-            name_server_port=name_server_port,
-            **settings,
-        )
+        given: dict[str, Any] = {
+            "store_directory": None if store is None else Path(store),
+            "port": port,
+            "name_server_port": name_server_port,
+        }
+        settings |= {name: value for name, value in given.items() if value is not None}
+        any_port: dict[str, Any] = {"port": 0, "name_server_port": 0}
+        if settings_file is None:
+            self.config = BrokerConfig(**any_port | settings)
+        else:
+            self.config = load_config(Path(settings_file), BrokerConfig(**any_port), settings)
         self._clock = clock
         self._node: Node | None = None
         self._process = 0

@@ -63,9 +63,13 @@ class Subscriptions:
     """Makes filters of what consumers subscribe to. Raises BrokerError with Java's codes."""
 
     def __init__(self, config: BrokerConfig, consumers: ConsumerTable[Any]) -> None:
+        self._consumers = consumers
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
         self._by_property = config.enable_property_filter
         self._of_origin = config.filter_support_retry
-        self._consumers = consumers
 
     def check(self, subscription: SubscriptionData) -> None:
         """Refuse what could not be filtered by (ClientManageProcessor.checkClientConfig)."""

@@ -63,6 +63,10 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
         super().__init__(built_in, now_ms, GroupChange)
         self.groups = self.entries
         self.forbidden: dict[str, dict[str, int]] = {}
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
         self._auto_create = config.auto_create_groups
 
     def __contains__(self, group: str) -> bool:

@@ -93,13 +93,18 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         budget: FilterBudget,
     ) -> None:
         self.held: LongPollTable[_RequestT] = LongPollTable()
-        self._config = config
         self._store = store
         self._topics = topics
         self._groups = groups
         self.subscriptions = Subscriptions(config, consumers)
         self._offsets = offsets
         self._budget = budget
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self.subscriptions.renew(config)
+        self._permission = config.broker_permission
         self._max_count = config.max_pull_count
         self._max_bytes = config.max_pull_bytes
 
@@ -194,11 +199,10 @@ class Pulling(Generic[_OwnerT, _RequestT]):
 
     def _check(self, pull: Pull) -> tuple[SubscriptionGroupConfig, TopicConfig, MessageFilter]:
         """The group, the topic and the filter of a pull that may be carried out."""
-        if not self._config.broker_permission & _PERM_READ:
+        if not self._permission & _PERM_READ:
             raise BrokerError(
                 codes.NO_PERMISSION,
-                "the broker may not be read: its brokerPermission is "
-                f"{self._config.broker_permission}",
+                f"the broker may not be read: its brokerPermission is {self._permission}",
             )
         group = self._groups.find(pull.group)
         if group is None:

@@ -44,3 +44,16 @@ def store_timestamp(record: Buffer) -> int:
     (sys_flag,) = _INT.unpack_from(record, LAYOUTS[0].sys_flag)
     timestamp: int = _LONG.unpack_from(record, LAYOUTS[sys_flag >> 4 & 3].store_timestamp)[0]
     return timestamp
+
+
+def queue_offset(record: Buffer) -> int:
+    """Where ``record`` is in its queue."""
+    (sys_flag,) = _INT.unpack_from(record, LAYOUTS[0].sys_flag)
+    offset: int = _LONG.unpack_from(record, LAYOUTS[sys_flag >> 4 & 3].queue_offset)[0]
+    return offset
+
+
+def body_of(record: Buffer) -> bytes:
+    """The body of ``record`` as it is stored. Raises RecordError when it is not a whole record."""
+    parts = locate_record(record, 0, len(record))
+    return bytes(record[parts.body : parts.body_end])

@@ -67,7 +67,7 @@ class Retrying:
         now_ms: Callable[[], int],
         store_host: bytes,
     ) -> None:
-        self._config = config
+        self.renew(config)
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -76,6 +76,10 @@ class Retrying:
         self._now_ms = now_ms
         self._store_host = store_host
 
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._permission = config.broker_permission
+
     def send_back(self, request: SendBackRequest) -> None:
         """Stage a consumed message again for its group: delayed, or into its dead-letter topic.
 
@@ -83,11 +87,10 @@ class Retrying:
         be written.
         """
         group = self._group(request.group)
-        if not self._config.broker_permission & PERM_WRITE:
+        if not self._permission & PERM_WRITE:
             raise BrokerError(
                 codes.NO_PERMISSION,
-                "the broker takes no messages back: its brokerPermission is "
-                f"{self._config.broker_permission}",
+                f"the broker takes no messages back: its brokerPermission is {self._permission}",
             )
         if group.retry_queue_nums <= 0:
             return

@@ -13,20 +13,20 @@ from typing import Final, Protocol
 import msgspec
 
 from orbitmq import codes
+from orbitmq.broker.admission import check_admitted
 from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.message_types import check_message_type
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.schedule import postpone
 from orbitmq.broker.topics import (
     PERM_WRITE,
-    READ_WRITE,
     UNIT_SUB_TOPIC,
     UNIT_TOPIC,
     TopicTable,
     any_queue,
 )
+from orbitmq.broker.transactions import ROOM_FOR_CHECKS, make_half
 from orbitmq.errors import BrokerError, RecordError
-from orbitmq.names import RETRY_PREFIX, UNSENDABLE_TOPICS
+from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.bodies import TopicConfig
@@ -105,13 +105,19 @@ class Sending:
         retrying: Retrying,
         store_host: bytes,
     ) -> None:
-        self._config = config
         self._store = store
         self._topics = topics
         self._retrying = retrying
         self._store_host = store_host
-        self._max_body = config.store_config.max_message_size
         self._delays = DelayLevels(config.store_config.delay_levels)
+        self.renew(config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._config = config
+        self._is_read_only = not config.broker_permission & PERM_WRITE
+        self._reject_transactions = config.reject_transaction_messages
+        self._max_body = config.store_config.max_message_size
         self._own_properties = {
             CLUSTER: config.cluster_name,
             MSG_REGION: config.region_id,
@@ -208,7 +214,7 @@ class Sending:
         body: bytes | memoryview,
         born_host: bytes,
     ) -> Placed:
-        """Stage a message that is retried or delayed; refuse transactions and timers."""
+        """Stage a message that is retried, delayed or in a transaction; refuse timers."""
         properties = decode_properties((request.properties or "").encode())
         properties.pop(POP_CK, None)
         properties.update(self._own_properties)
@@ -231,14 +237,38 @@ class Sending:
         ):
             self._retrying.give_up(draft, properties)
         level = _delay_level(properties)
-        _check_supported(properties, is_retry=draft.reconsume_times > 0 and level > 0)
-        if level > 0:
+        _check_supported(properties)
+        is_retry = draft.reconsume_times > 0 and level > 0  # of a client before 4.6.1
+        if properties.get(TRANSACTION_PREPARED, "").lower() == "true" and not is_retry:
+            self._check_half(properties, level)
+            make_half(draft, properties)
+        elif level > 0:
             postpone(draft, properties, level, self._delays)
         draft.properties = encode_properties(properties)
-        if len(draft.properties) > MAX_PROPERTIES_BYTES:
-            raise _too_many_properties(len(draft.properties))
+        size = len(draft.properties)
+        if draft.topic == HALF_TOPIC:
+            size += ROOM_FOR_CHECKS
+        if size > MAX_PROPERTIES_BYTES:
+            raise _too_many_properties(size)
         placed = self._store.append(draft)
         return Placed(queue_id, placed.queue_offset, placed.physical_offset, unique_key)
+
+    def _check_half(self, properties: dict[str, str], level: int) -> None:
+        """Raise BrokerError for a message whose transaction cannot be begun.
+
+        Apache's brokers take a delayed one, and lose it when it is due.
+        """
+        if self._reject_transactions:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                "this broker takes no messages of transactions (rejectTransactionMessage): send "
+                "to another, or without a transaction",
+            )
+        if level > 0 or any(name in properties for name in _TIMERS):
+            raise _illegal(
+                "a message of a transaction cannot be delayed: send it without a delay, or without "
+                "a transaction"
+            )
 
     def _place(self, request: SendRequest, size: int) -> tuple[TopicConfig, int]:
         """The topic, made if need be, and the queue of a message. Raises BrokerError."""
@@ -246,7 +276,7 @@ class Sending:
         if topic is None or topic.topic_name in UNSENDABLE_TOPICS:
             topic = self._admit(request)
         if topic.attributes or not topic.perm & PERM_WRITE or self._is_read_only:
-            self._check_allowed(topic, request)
+            check_admitted(topic, request.properties or "", self._config)
         if size > self._max_body:
             raise self._too_long(size)
         queue_id = request.queue_id
@@ -281,28 +311,6 @@ class Sending:
                 "it from: create the topic first",
             )
         return topic
-
-    def _check_allowed(self, topic: TopicConfig, request: SendRequest) -> None:
-        """Raise BrokerError where a topic's settings, or the broker's, keep a message out."""
-        name = topic.topic_name
-        if not topic.perm & PERM_WRITE:
-            raise BrokerError(
-                codes.NO_PERMISSION,
-                f"topic {name} may not be written: its permission is {topic.perm} (reading and "
-                f"writing is {READ_WRITE})",
-            )
-        if self._is_read_only and topic.order:
-            raise BrokerError(
-                codes.NO_PERMISSION,
-                f"the broker takes no messages of ordered topics such as {name}: its "
-                f"brokerPermission is {self._config.broker_permission}",
-            )
-        if self._config.topic_message_type_check:
-            check_message_type(topic, request.properties or "")
-
-    @property
-    def _is_read_only(self) -> bool:
-        return not self._config.broker_permission & PERM_WRITE
 
     def _too_long(self, size: int) -> BrokerError:
         return _illegal(
@@ -362,13 +370,8 @@ def _delay_level(properties: dict[str, str]) -> int:
         raise _illegal(f"the property {DELAY}={text!r} is no delay level: use 1 to 18") from None
 
 
-def _check_supported(properties: dict[str, str], *, is_retry: bool) -> None:
+def _check_supported(properties: dict[str, str]) -> None:
     """Raise BrokerError for what this broker does not do yet."""
-    if properties.get(TRANSACTION_PREPARED) == "true" and not is_retry:
-        raise BrokerError(
-            codes.NO_PERMISSION,
-            "this broker does not take transaction messages yet: send without a transaction",
-        )
     for name in _TIMERS:
         if name in properties and DELAY not in properties:
             raise BrokerError(

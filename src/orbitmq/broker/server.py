@@ -9,6 +9,7 @@ from typing import Final
 
 from orbitmq.broker.answers import WriteAnswers
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.handlers.client import ClientHandlers
 from orbitmq.broker.handlers.groups import GroupHandlers
 from orbitmq.broker.handlers.offset import OffsetHandlers
@@ -20,6 +21,7 @@ from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
 from orbitmq.broker.handlers.statistics import StatisticsHandlers
 from orbitmq.broker.handlers.topics import TopicHandlers
+from orbitmq.broker.handlers.transaction import TransactionHandlers
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
 from orbitmq.net.server import Server
@@ -42,18 +44,21 @@ class BrokerServer:
         self._loop = asyncio.get_running_loop()
         self._answers = WriteAnswers(broker, self._loop)
         self._clients = ClientHandlers(broker)
+        self._sends = SendHandlers(broker, self._answers)
         self._pulls = PullHandlers(broker)
+        self._settings = SettingsHandlers(broker)
         broker.answer_ready = self._pulls.answer_ready
-        broker.every(broker.config.scan_interval_ms, self._clients.drop_silent)
+        broker.every(lambda: broker.config.scan_interval_ms, self._clients.drop_silent)
         families = (
-            SendHandlers(broker, self._answers),
+            self._sends,
+            TransactionHandlers(broker, self._answers),
             self._pulls,
             OffsetHandlers(broker),
             self._clients,
             TopicHandlers(broker),
             GroupHandlers(broker),
             ReplicaHandlers(broker),
-            SettingsHandlers(broker),
+            self._settings,
             StatisticsHandlers(broker),
             OperatorHandlers(broker),
             RelayHandlers(broker),
@@ -72,7 +77,8 @@ class BrokerServer:
             )
             for _ in range(2)
         )
-        broker.every(broker.config.scan_interval_ms, self._hang_up_on_idle)
+        broker.every(lambda: broker.config.scan_interval_ms, self._hang_up_on_idle)
+        broker.settings.watch(self._renew)
         self._losses_to_tell = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
@@ -92,6 +98,7 @@ class BrokerServer:
             self._timer.cancel()
         await self._fast_server.close()
         await self._server.close()
+        self._settings.close()
 
     def run_due(self) -> None:
         """Do what is due by the broker's clock, and set the timer for what comes next."""
@@ -105,6 +112,14 @@ class BrokerServer:
         broker.saved.save_changes()
         if broker.delivery.due_ms != self._timer_due_ms:
             self._run_later()
+
+    def _renew(self, config: BrokerConfig) -> None:
+        """Have what serves connections take new settings."""
+        self._sends.renew(config)
+        self._pulls.renew(config)
+        for server in (self._server, self._fast_server):
+            server.idle_ms = config.connection_idle_ms
+        self._loop.call_soon(self._run_later)
 
     def _hang_up_on_idle(self) -> None:
         for server in (self._server, self._fast_server):

@@ -7,17 +7,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeAlias
 
 log = logging.getLogger("orbitmq.broker")
 
 
-class _Job:
-    __slots__ = ("action", "due_ms", "interval_ms")
+Interval: TypeAlias = int | Callable[[], int]
+"""How long between two runs of a job, ms; a function, where that is a setting that may change."""
 
-    def __init__(self, action: Callable[[], object], interval_ms: int, due_ms: int) -> None:
+
+class _Job:
+    __slots__ = ("action", "due_ms", "interval", "started_ms")
+
+    def __init__(self, action: Callable[[], object], interval: Interval, now_ms: int) -> None:
         self.action = action
-        self.interval_ms = interval_ms
-        self.due_ms = due_ms
+        self.interval = interval
+        self.begin(now_ms)
+
+    @property
+    def interval_ms(self) -> int:
+        return self.interval() if callable(self.interval) else self.interval
+
+    def begin(self, now_ms: int) -> None:
+        """Let the interval run from ``now_ms``."""
+        self.started_ms = now_ms
+        self.renew()
+
+    def renew(self) -> None:
+        self.due_ms = self.started_ms + self.interval_ms
 
 
 class Timetable:
@@ -30,9 +47,14 @@ class Timetable:
         self._start_ms = now_ms
         self._jobs: list[_Job] = []
 
-    def every(self, interval_ms: int, action: Callable[[], object]) -> None:
-        """Repeat ``action`` every ``interval_ms``, beginning one interval after the start."""
-        self._jobs.append(_Job(action, interval_ms, self._start_ms + interval_ms))
+    def every(self, interval: Interval, action: Callable[[], object]) -> None:
+        """Repeat ``action`` at every interval, beginning one after the start."""
+        self._jobs.append(_Job(action, interval, self._start_ms))
+
+    def renew(self) -> None:
+        """Have intervals that are another now count from when each job ran last."""
+        for job in self._jobs:
+            job.renew()
 
     def run(self, now_ms: int) -> None:
         """Run what is due, each job once.
@@ -41,7 +63,7 @@ class Timetable:
         """
         for job in self._jobs:
             if job.due_ms <= now_ms:
-                job.due_ms = now_ms + job.interval_ms
+                job.begin(now_ms)
                 try:
                     job.action()
                 except Exception:

@@ -15,7 +15,7 @@ import msgspec
 from orbitmq import codes
 from orbitmq.broker.attributes import MESSAGE_TYPE, MIXED, TOPIC_ATTRIBUTES, altered
 from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.table import ConfigTable, TableChange, check_size
+from orbitmq.broker.table import ConfigTable, TableChange
 from orbitmq.errors import BrokerError
 from orbitmq.names import (
     AUTO_CREATE_TOPIC,
@@ -68,6 +68,17 @@ class TopicTable(ConfigTable[TopicConfig]):
         self.topics = self.entries
         self.get = self.topics.get
 
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on; the pattern of new topics follows them."""
+        before, self._config = self._config, config
+        pattern = _auto_create_topic(config)
+        if pattern is not None and pattern != _auto_create_topic(before):
+            self.put(pattern)
+        if config.broker_permission != before.broker_permission:
+            self._set(config.cluster_name, self.topics[config.cluster_name])  # a new version
+            for topic in self.topics.values():
+                self.on_change(topic)
+
     def mended(self, entry: TopicConfig) -> TopicConfig:
         """A saved topic, with as many queues as one can have."""
         read, write = (
@@ -116,9 +127,7 @@ class TopicTable(ConfigTable[TopicConfig]):
         attributes = altered(
             known.attributes if known else None, topic.attributes, TOPIC_ATTRIBUTES
         )
-        updated = msgspec.structs.replace(topic, attributes=attributes)
-        check_size(name, updated)
-        return updated
+        return msgspec.structs.replace(topic, attributes=attributes)
 
     def check_free(self, topic: str) -> None:
         """Raise IllegalNameError or BrokerError for a name that users may not take."""
@@ -263,9 +272,21 @@ def _built_in_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfi
         topic(HALF_TOPIC, 1),
         topic(OP_HALF_TOPIC, 1),
     ]
-    if config.auto_create_topics:
-        topics.append(topic(AUTO_CREATE_TOPIC, config.default_topic_queues, inherited))
-    return topics
+    pattern = _auto_create_topic(config)
+    return topics if pattern is None else [*topics, pattern]
+
+
+def _auto_create_topic(config: BrokerConfig) -> TopicConfig | None:
+    """The pattern of topics made by being sent to, where that is allowed."""
+    if not config.auto_create_topics:
+        return None
+    queues = config.default_topic_queues
+    return TopicConfig(
+        topic_name=AUTO_CREATE_TOPIC,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=READ_WRITE | PERM_INHERIT,
+    )
 
 
 def _ignore(_topic: TopicConfig) -> None:

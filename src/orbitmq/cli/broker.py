@@ -8,12 +8,16 @@ import logging
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orbitmq.errors import ConfigError
 
 if TYPE_CHECKING:
+    import msgspec
+
     from orbitmq.net.tls import ServerTls
+
+_SettingsT = TypeVar("_SettingsT", bound="msgspec.Struct")
 
 _FLUSH_MODES: Final = {"async": "ASYNC_FLUSH", "sync": "SYNC_FLUSH"}
 
@@ -25,18 +29,27 @@ def add_parser(commands: Any) -> None:
         help="run a broker and a name server",
         description="Run a broker and a name server until SIGINT or SIGTERM. When clients can "
         "connect, one line says where: ready name-server=HOST:PORT broker=HOST:PORT store=DIR. "
-        "With --name-server it is a broker alone, one more of a cluster.",
+        "With --name-server it is a broker alone, one more of a cluster. Settings are read from a "
+        "broker.conf with -c, by the keys of Apache's; options given here go before it.",
         allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument(
+        "-c",
+        "--config-file",
+        type=Path,
+        metavar="FILE",
+        help="settings by Apache's keys, key=value a line; what mqadmin changes is kept in it",
+    )
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
         "--advertised-host",
         help="address or name that clients are told; --host, or this machine's own for a wildcard",
     )
-    parser.add_argument("--port", type=int, default=10911, help="the broker's port, 0: any free")
+    parser.add_argument("--port", type=int, help="the broker's port, 0: any free (default: 10911)")
     parser.add_argument(
-        "--name-server-port", type=int, default=9876, help="the name server's port, 0: any free"
+        "--name-server-port",
+        type=int,
+        help="the name server's port, 0: any free (default: 9876)",
     )
     parser.add_argument(
         "--name-server",
@@ -53,17 +66,17 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--flush",
         choices=_FLUSH_MODES,
-        default="async",
-        help="what an acknowledged message survives: async, a killed process; sync, a power cut",
+        help="what an acknowledged message survives: async, a killed process; sync, a power cut "
+        "(default: async)",
     )
     _add_sizes(parser)
-    parser.add_argument("--broker-name", default="broker-a", help="the name queues are known by")
-    parser.add_argument("--cluster", default="DefaultCluster", help="the cluster's name")
+    parser.add_argument("--broker-name", help="the name queues are known by (default: broker-a)")
+    parser.add_argument("--cluster", help="the cluster's name (default: DefaultCluster)")
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="warning",
-        help="how much is told on stderr",
+        help="how much is told on stderr (default: warning)",
     )
     parser.set_defaults(run=run, parser=parser)
 
@@ -72,17 +85,17 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mapped-file-size",
         type=int,
-        default=1 << 30,
-        help="bytes of a commit-log file; stays as it is for a store that has files",
+        help="bytes of a commit-log file; stays as it is for a store that has files "
+        "(default: 1073741824)",
     )
     parser.add_argument(
         "--consume-queue-units",
         type=int,
-        default=300_000,
-        help="entries of a consume-queue file; stays as it is for a store that has files",
+        help="entries of a consume-queue file; stays as it is for a store that has files "
+        "(default: 300000)",
     )
     parser.add_argument(
-        "--max-message-size", type=int, default=4 << 20, help="the longest body, bytes"
+        "--max-message-size", type=int, help="the longest body, bytes (default: 4194304)"
     )
     parser.add_argument(
         "--cut-damaged-log",
@@ -103,7 +116,8 @@ def _add_tls(parser: argparse.ArgumentParser) -> None:
         "--tls-mode",
         choices=("permissive", "enforcing", "disabled"),
         default="permissive",
-        help="who may connect: permissive, with TLS or without; enforcing, with TLS only",
+        help="who may connect: permissive, with TLS or without; enforcing, with TLS only "
+        "(default: permissive)",
     )
 
 
@@ -119,30 +133,42 @@ def _tls(options: argparse.Namespace) -> ServerTls | None:
     )
 
 
+def _with(settings: _SettingsT, **given: Any) -> _SettingsT:
+    """``settings`` with the options that were given; the others are None."""
+    import msgspec
+
+    given = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(settings, **given)
+
+
 def run(options: argparse.Namespace) -> None:
     """Run the broker. Raises OrbitMQError when it cannot be as asked."""
     from orbitmq import descriptors
     from orbitmq.broker.config import BrokerConfig
-    from orbitmq.store.config import FlushMode, StoreConfig
+    from orbitmq.store.config import FlushMode
 
     logging.basicConfig(
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    config = BrokerConfig(
+    file: Path | None = options.config_file
+    base = BrokerConfig() if file is None else BrokerConfig.from_file(file)
+    config = _with(
+        base,
         host=options.host,
-        advertised_host=options.advertised_host or "",
+        advertised_host=options.advertised_host,
         port=options.port,
         fast_listen_port=options.fast_listen_port,
         tls=_tls(options),
         name_server_port=options.name_server_port,
-        name_server=options.name_server or "",
+        name_server=options.name_server,
         store_directory=options.store,
-        store_config=StoreConfig(
+        store_config=_with(
+            base.store_config,
             mapped_file_size=options.mapped_file_size,
             consume_queue_units=options.consume_queue_units,
             max_message_size=options.max_message_size,
-            flush_mode=FlushMode(_FLUSH_MODES[options.flush]),
-            cut_damaged_log=options.cut_damaged_log,
+            flush_mode=options.flush and FlushMode(_FLUSH_MODES[options.flush]),
+            cut_damaged_log=options.cut_damaged_log or None,
         ),
         broker_name=options.broker_name,
         cluster_name=options.cluster,

@@ -28,7 +28,7 @@ from orbitmq.wire.bodies import ConsumeFromWhere, SubscriptionData
 from orbitmq.wire.message_view import MessageView
 
 if TYPE_CHECKING:
-    from orbitmq.consumer.trace import TraceDispatcher
+    from orbitmq.producer.trace_dispatcher import TraceDispatcher
 
 
 class ConsumerCore(GroupConsumer[PullTask]):
@@ -53,10 +53,12 @@ class ConsumerCore(GroupConsumer[PullTask]):
         self._puller: Puller
         self._trace: TraceDispatcher | None = None
         if config.enable_trace:
-            from orbitmq.consumer import trace  # with a producer, which few consumers need
+            # Here, because few consumers need a producer.
+            from orbitmq.consumer.trace import TraceHook
+            from orbitmq.producer.trace_dispatcher import TraceDispatcher
 
-            self._trace = trace.TraceDispatcher(group, config)
-            self.consume_hooks.register(trace.TraceHook(self._trace.append, clock))
+            self._trace = TraceDispatcher(group, "CONSUME", config)
+            self.consume_hooks.register(TraceHook(self._trace.append, clock))
 
     async def bring_up(self) -> None:
         """As every consumer; and begin to trace."""

@@ -97,6 +97,11 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_since_ms = 0
         self._when_writable: list[Callable[[], None]] = []
 
+    @property
+    def congested(self) -> bool:
+        """Whether the peer leaves unread what it was sent, so that more of it would pile up."""
+        return self._congested
+
     # What the owner calls
 
     def send(self, *pieces: bytes | memoryview) -> None:

@@ -30,7 +30,8 @@ class Server:
 
     ``on_tick_end`` runs after the commands of each read; ``on_connected`` and ``on_closed`` follow
     each connection's life. ``connections`` holds the open ones. ``tls`` has it speak TLS too, or
-    only. :meth:`sweep`, called now and then, ends those that are idle for ``idle_ms``.
+    only. :meth:`sweep`, called now and then, ends those that are idle for ``idle_ms``, which may be
+    changed.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Server:
         self._on_closed = on_closed
         self._frame_limit = frame_limit
         self._tls = None if tls is None or tls.mode is TlsMode.DISABLED else tls
-        self._idle_ms = idle_ms
+        self.idle_ms = idle_ms
         self._acceptor: Acceptor | None = None
         self._deserted = asyncio.Event()
         self._deserted.set()
@@ -82,14 +83,14 @@ class Server:
         """
         for connection in list(self.connections):
             idle_ms = connection.idle_ms(now_ms)
-            if idle_ms >= self._idle_ms:
+            if idle_ms >= self.idle_ms:
                 log.info(
                     "%s neither sent nor read anything for %d ms: hanging up",
                     connection.peer, idle_ms,
                 )  # fmt: skip
                 connection.abort()
         if self._acceptor is not None:
-            self._acceptor.sweep(now_ms, self._idle_ms)
+            self._acceptor.sweep(now_ms, self.idle_ms)
 
     async def close(self) -> None:
         """Stop listening and close every connection once what was sent to it is written.

@@ -59,6 +59,12 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     send waits (``backPressureForAsyncSendNum``; Java does not limit them unless told to)."""
     max_in_flight_bytes: Count = 100 * 1024 * 1024
     """The same in bytes of body (``backPressureForAsyncSendSize``)."""
+    enable_trace: bool = False
+    """Whether it tells the trace topic which messages it sent, when and how."""
+    trace_topic: str | None = None
+    """The trace topic. Default: ``RMQ_SYS_TRACE_TOPIC``."""
+    trace_batch_size: Annotated[int, Meta(ge=1, le=20)] = 10
+    """Messages told of in one message of that topic (traceMsgBatchNum)."""
 
 
 class ProducerSettings(ClientSettings, total=False):
@@ -78,3 +84,6 @@ class ProducerSettings(ClientSettings, total=False):
     default_topic_queue_nums: int
     max_in_flight: int
     max_in_flight_bytes: int
+    enable_trace: bool
+    trace_topic: str | None
+    trace_batch_size: int

@@ -11,15 +11,14 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from orbitmq.client.config import make_config
 from orbitmq.client.core import ClientCore
 from orbitmq.client.instance import ClientInstance
-from orbitmq.client.mailbox import Waiter
 from orbitmq.client.namespace import Namespace
-from orbitmq.client.outcomes import OutcomeFuture
 from orbitmq.client.timeouts import in_ms
+from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.errors import (
     ClientStateError,
     IllegalNameError,
@@ -28,16 +27,21 @@ from orbitmq.errors import (
     RequestTimeoutError,
 )
 from orbitmq.message import Message, MessageQueue, SendResult
-from orbitmq.names import check_group, check_topic
+from orbitmq.names import check_group
 from orbitmq.producer.checks import check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
+from orbitmq.producer.hooks import ProducerHooks
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing, prepare_batch, prepare_message
 from orbitmq.producer.publish import PublishInfo
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sending import Deadline, Sender, Sending, Sink
+from orbitmq.producer.sender import Deadline, Sender, Sink
+from orbitmq.producer.sending import Sending
 from orbitmq.producer.under_way import UnderWay
 from orbitmq.wire.bodies import TopicRouteData
+
+if TYPE_CHECKING:
+    from orbitmq.producer.trace_dispatcher import TraceDispatcher
 
 log = logging.getLogger("orbitmq.producer")
 
@@ -64,13 +68,34 @@ class ProducerCore(ClientCore):
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
         super().__init__(f"producer {group!r}")
         self.in_flight = InFlight(self.config.max_in_flight, self.config.max_in_flight_bytes)
+        self.hooks = ProducerHooks(
+            group,
+            self.namespace,
+            name_server=self.config.name_server or "",
+            unit_mode=self.config.unit_mode,
+        )
         self._group = group
         self._wait_for_callbacks = True
         self._sender: Sender
         self._under_way: UnderWay
         self._callbacks_expected = False
+        self._trace: TraceDispatcher | None = None
+        if self.config.enable_trace:
+            self._trace = self._tracing()
         self._line_watch: asyncio.TimerHandle | None = None
         self._not_at_exit: Callable[[], None]
+
+    def _tracing(self) -> TraceDispatcher:
+        # Here, because a dispatcher has a producer of its own.
+        from orbitmq.producer.trace import EndTransactionTraceHook, SendTraceHook
+        from orbitmq.producer.trace_dispatcher import TraceDispatcher
+
+        dispatcher = TraceDispatcher(self.hooks.group, "PRODUCE", self.config)
+        self.hooks.register_send(SendTraceHook(dispatcher.append, SYSTEM_CLOCK))
+        self.hooks.register_end_transaction(
+            EndTransactionTraceHook(dispatcher.append, SYSTEM_CLOCK)
+        )
+        return dispatcher
 
     # Life
 
@@ -79,11 +104,15 @@ class ProducerCore(ClientCore):
         instance = await ClientInstance.obtain(self.config)
         try:
             instance.register_producer(self._group, self)
+            if self._trace is not None:
+                await self._trace.start()
         except BaseException:
             await instance.release()
             raise
         self.instance = instance
-        self._sender = Sender(self._group, instance, self.config, self.in_flight, self.namespace)
+        self._sender = Sender(
+            self._group, instance, self.config, self.in_flight, self.namespace, self.hooks
+        )
         self._under_way = UnderWay(
             self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
         )
@@ -111,6 +140,8 @@ class ProducerCore(ClientCore):
         self.lifecycle.begin_shutdown()
         await self._under_way.end(with_callbacks=self._wait_for_callbacks)
         self._not_at_exit()
+        if self._trace is not None:
+            await self._trace.shutdown()
         await self.instance.unregister_producer(self._group)
         await self.instance.release()
         log.info("producer %s shut down", self._group)
@@ -159,6 +190,8 @@ class ProducerCore(ClientCore):
                     f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of "
                     "its topic"
                 )
+        if self.hooks.around_sends:
+            outgoing = outgoing._replace(given=message)
         return outgoing
 
     def known_queues(self, topic: str) -> Sequence[MessageQueue] | None:
@@ -319,134 +352,3 @@ class ProducerCore(ClientCore):
             self.lifecycle.check_running()
             self.thread.expect_callbacks()
             self._callbacks_expected = True
-
-
-class BlockingSends:
-    """The sends of a thread: they wait for what a loop would be called back for."""
-
-    def __init__(self, core: ProducerCore) -> None:
-        self._core = core
-
-    def send(
-        self,
-        message: Messages,
-        selector: QueueSelector | None,
-        arg: object,
-        queue: MessageQueue | None,
-        timeout: float | None,
-    ) -> SendResult:
-        """Send, and wait for the outcome."""
-        core = self._core
-        deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        waiter: Waiter[SendResult] = Waiter()
-        retries = core.config.retry_times_when_send_failed
-        core.post(core.sending(outgoing, waiter, queue, deadline, retries=retries))
-        return waiter.wait()
-
-    def send_async(
-        self,
-        message: Messages,
-        sink: Sink,
-        selector: QueueSelector | None,
-        arg: object,
-        queue: MessageQueue | None,
-        timeout: float | None,
-    ) -> None:
-        """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are under way."""
-        core = self._core
-        deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        retries = core.config.retry_times_when_send_async_failed
-        sending = core.sending(outgoing, sink, queue, deadline, retries=retries)
-        self._post_with_room(sending, own_timeout=timeout is not None)
-
-    def send_oneway(
-        self,
-        message: Messages,
-        selector: QueueSelector | None,
-        arg: object,
-        queue: MessageQueue | None,
-    ) -> None:
-        """Send without asking for an answer.
-
-        The first message to a topic waits until it is written to the connection; later ones do
-        not, and that they could not be written is logged.
-        """
-        core = self._core
-        deadline = core.deadline(None)
-        outgoing = core.prepare(message, selector, queue)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        first = core.known_queues(outgoing.topic) is None
-        waiter: Waiter[SendResult | None] = Waiter()
-        sink = waiter if first else ForgetfulSink(outgoing)
-        self._post_with_room(
-            core.sending(outgoing, sink, queue, deadline, oneway=True), own_timeout=False
-        )
-        if first:
-            waiter.wait()
-
-    def queues(self, topic: str, timeout: float | None) -> list[MessageQueue]:
-        """The writable queues of ``topic``."""
-        check_topic(topic)
-        return list(self._queues(topic, self._core.deadline(timeout)))
-
-    def _select(
-        self,
-        selector: QueueSelector,
-        message: Messages,
-        arg: object,
-        topic: str,
-        deadline: Deadline,
-    ) -> MessageQueue:
-        return self._core.select(selector, self._queues(topic, deadline), message, arg)
-
-    def _queues(self, topic: str, deadline: Deadline) -> Sequence[MessageQueue]:
-        core = self._core
-        return core.known_queues(topic) or core.thread.run(core.find_queues(topic, deadline))
-
-    def _post_with_room(self, sending: Sending, *, own_timeout: bool) -> None:
-        core = self._core
-        if core.post_if_room(sending):
-            return
-        waiter: Waiter[bool] = Waiter()
-        core.line_up(sending, waiter.set_result, own_timeout=own_timeout)
-        try:
-            entered = waiter.wait(core.time_left(sending.deadline) if own_timeout else None)
-        except TimeoutError:
-            entered = not core.leave_line(sending)
-        except BaseException:
-            core.leave_line(sending)
-            raise
-        if not entered:
-            raise core.too_many(sending.deadline.timeout_ms)
-
-
-class SendFuture(OutcomeFuture[SendResult]):
-    """The outcome of a ``send_async``."""
-
-
-class ForgetfulSink:
-    """For messages nobody waits for: a failure is logged."""
-
-    __slots__ = ("_outgoing",)
-
-    def __init__(self, outgoing: Outgoing) -> None:
-        self._outgoing = outgoing
-
-    def set_result(self, result: SendResult | None) -> None:
-        """It was written."""
-
-    def set_exception(self, error: BaseException) -> None:
-        """It was not."""
-        log.warning(
-            "message %s to topic %s was not sent: %s",
-            self._outgoing.message_id,
-            self._outgoing.topic,
-            error,
-        )

@@ -8,12 +8,13 @@ its topic's name within the namespace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from orbitmq import names
 from orbitmq.client.namespace import Namespace
+from orbitmq.codes import RequestCode
 from orbitmq.errors import InvalidMessageError
 from orbitmq.message import Message
 from orbitmq.names import check_topic
@@ -22,9 +23,12 @@ from orbitmq.producer.config import ProducerConfig
 from orbitmq.wire import properties as property_names
 from orbitmq.wire.compress import compress
 from orbitmq.wire.ids import create_unique_id
-from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, join_properties
+from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, REPLY, join_properties
 from orbitmq.wire.record import encode_batch
 from orbitmq.wire.send_request import json_text
+
+_SEND: Final = RequestCode.SEND_MESSAGE_V2
+_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
 
 
 class Outgoing(NamedTuple):
@@ -38,11 +42,19 @@ class Outgoing(NamedTuple):
     flag: int
     message_id: str
     sharding_key: str | None
-    batch: bool
+    code: RequestCode = RequestCode.SEND_MESSAGE_V2
+    """What it is sent by (MQClientAPIImpl.sendMessage)."""
+    given: Message | Sequence[Message] | None = None
+    """What the user gave, where hooks are to see it."""
 
 
-def prepare_message(message: Message, config: ProducerConfig, namespace: Namespace) -> Outgoing:
-    """Check ``message`` and make it ready.
+def prepare_message(
+    message: Message,
+    config: ProducerConfig,
+    namespace: Namespace,
+    own: Mapping[str, str] | None = None,
+) -> Outgoing:
+    """Check ``message`` and make it ready; ``own`` are properties that RocketMQ itself sets.
 
     Raises IllegalNameError for its topic, InvalidMessageError for anything else.
     """
@@ -51,6 +63,8 @@ def prepare_message(message: Message, config: ProducerConfig, namespace: Namespa
     _check_sendable(topic)
     body = _checked_body(message, config.max_message_size)
     properties, message_id = _properties_of(message)
+    if own is not None:
+        properties.update(own)
     if namespace.name is not None:
         properties[property_names.INSTANCE_ID] = namespace.name
     sys_flag = 0
@@ -68,7 +82,7 @@ def prepare_message(message: Message, config: ProducerConfig, namespace: Namespa
         message.flag,
         message_id,
         message.sharding_key or None,
-        False,
+        _REPLY if properties.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
     )
 
 
@@ -121,7 +135,7 @@ def prepare_batch(
         0,
         ",".join(ids),
         sharding_key,
-        True,
+        RequestCode.SEND_BATCH_MESSAGE,
     )
 
 

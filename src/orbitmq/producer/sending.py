@@ -12,14 +12,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
 
 from orbitmq import codes
-from orbitmq.client.instance import ClientInstance
-from orbitmq.client.namespace import Namespace
-from orbitmq.codes import RequestCode
+from orbitmq.client.mailbox import Waiter
 from orbitmq.errors import (
     BrokerError,
     ConnectError,
@@ -30,15 +26,13 @@ from orbitmq.errors import (
 )
 from orbitmq.message import MessageQueue, SendResult, SendStatus
 from orbitmq.net.connection import Connection
-from orbitmq.producer.config import ProducerConfig
-from orbitmq.producer.in_flight import InFlight
+from orbitmq.producer.hooks import CommunicationMode, SendMessageContext, Sent
 from orbitmq.producer.outgoing import Outgoing
-from orbitmq.producer.publish import PublishInfo, PublishRoutes
-from orbitmq.producer.unreachable import UnreachableBrokers
+from orbitmq.producer.publish import PublishInfo
+from orbitmq.producer.sender import Deadline, Sender, Sink
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import SendMessageResponseHeader
 from orbitmq.wire.ids import java_hash
-from orbitmq.wire.send_request import SendRequestTemplate
 
 log = logging.getLogger("orbitmq.producer")
 
@@ -50,86 +44,6 @@ _STORED = {
     codes.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     codes.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
 }
-
-
-class Deadline(NamedTuple):
-    """When a send must have its outcome."""
-
-    at: float
-    """In seconds of the clock's monotonic time."""
-    timeout_ms: int
-    """How long it was when the send began, for error texts."""
-
-
-class Sink(Protocol):
-    """Where the outcome of a send goes; called once, on the private loop."""
-
-    def set_result(self, result: Any, /) -> None:
-        """It was sent: a SendResult, or None where it was sent one-way."""
-        ...
-
-    def set_exception(self, error: BaseException, /) -> None:
-        """It was not, or it is not known."""
-        ...
-
-
-class Sender:
-    """What the messages of one producer need on their way."""
-
-    def __init__(
-        self,
-        group: str,
-        instance: ClientInstance,
-        config: ProducerConfig,
-        in_flight: InFlight,
-        namespace: Namespace,
-    ) -> None:
-        self.instance = instance
-        self.config = config
-        self.in_flight = in_flight
-        self.namespace = namespace
-        self.routes = PublishRoutes(instance, config)
-        self.unreachable = UnreachableBrokers()
-        self.loop = asyncio.get_running_loop()
-        self.failed = 0
-        """Messages whose outcome was an error."""
-        self.on_idle: Callable[[], object] | None = None
-        """Called when none is pending any more."""
-        self._group = group
-        self._templates: dict[tuple[str, str, bool], SendRequestTemplate] = {}
-        self.pending: set[Sending] = set()
-        """What is on its way."""
-        self.abandoned: OrbitMQError | None = None
-        """Why nothing is sent any more."""
-
-    def template(self, topic: str, broker_name: str, batch: bool) -> SendRequestTemplate:
-        """The request to ``topic`` on a broker."""
-        key = (topic, broker_name, batch)
-        template = self._templates.get(key)
-        if template is None:
-            template = self._templates[key] = SendRequestTemplate(
-                self._group,
-                topic,
-                broker_name,
-                default_topic=self.config.create_topic_key,
-                default_topic_queue_nums=self.config.default_topic_queue_nums,
-                unit_mode=self.config.unit_mode,
-                batch=batch,
-                hook=self.instance.hook,
-            )
-        return template
-
-    def ended(self, sending: Sending) -> None:
-        """A message is no longer on its way."""
-        self.pending.discard(sending)
-        if self.on_idle is not None and not self.pending:
-            self.on_idle()
-
-    def abandon(self, error: OrbitMQError) -> None:
-        """Let ``error`` be the outcome of all that is on its way, and of what comes later."""
-        self.abandoned = error
-        for sending in list(self.pending):
-            sending.abandon(error)
 
 
 class Sending:
@@ -144,6 +58,7 @@ class Sending:
         "_attempts_left",
         "_broker",
         "_brokers",
+        "_context",
         "_finished",
         "_oneway",
         "_outgoing",
@@ -185,6 +100,7 @@ class Sending:
         self._brokers: list[str] | None = None
         self._target: MessageQueue
         self._stored: SendResult | None = None
+        self._context: SendMessageContext | None = None
         self._finished = False
 
     def start(self) -> None:
@@ -203,6 +119,7 @@ class Sending:
 
     def abandon(self, error: OrbitMQError) -> None:
         """Let ``error`` be the outcome."""
+        self._tell_hooks(None, error)
         self._end(arrived=False)
         self._sink.set_exception(copy.copy(error))
 
@@ -269,9 +186,11 @@ class Sending:
             self._timer.cancel()
             self._timer = None
         self._attempts_left -= 1
+        if outgoing.given is not None and not self._pass_hooks(outgoing.given):
+            return
         opaque = connection.next_opaque()
         try:
-            head = sender.template(outgoing.topic, queue.broker_name, outgoing.batch).head(
+            head = sender.template(outgoing, queue.broker_name).head(
                 opaque,
                 queue.queue_id,
                 outgoing.sys_flag,
@@ -291,12 +210,13 @@ class Sending:
         limit = sender.config.send_max_timeout_per_request_ms
         if limit is not None and self._attempts_left:
             left_ms = min(left_ms, limit)
-        connection.expect(opaque, RequestCode.SEND_MESSAGE_V2, self._answered, timeout_ms=left_ms)
+        connection.expect(opaque, outgoing.code, self._answered, timeout_ms=left_ms)
         connection.send(head, outgoing.body)
 
     def _written(self) -> None:
         if self._finished:
             return
+        self._tell_hooks(None)
         self._end(arrived=True)
         self._sink.set_result(None)
 
@@ -314,8 +234,11 @@ class Sending:
         try:
             result = self._result(status, answer)
         except HeaderError as error:
+            self._tell_hooks(None, error)
             self._fail(error)
             return
+        if self._context is not None:
+            self._tell_hooks(result)
         if (
             status is not SendStatus.SEND_OK
             and self._attempts_left
@@ -340,7 +263,37 @@ class Sending:
             header.queue_offset,
             header.transaction_id,
             header.msg_region or DEFAULT_REGION,
+            header.trace_on != "false",
         )
+
+    # Hooks
+
+    def _pass_hooks(self, given: Sent) -> bool:
+        """Whether this attempt may be made; if not, the message has failed."""
+        sender, queue = self._sender, self._target
+        try:
+            self._context = sender.hooks.before_attempt(
+                given,
+                self._outgoing.message_id.split(","),
+                queue,
+                sender.instance.send_address(queue.broker_name) or "",
+                self._mode(),
+            )
+        except Exception as error:  # noqa: BLE001 - a hook's own words are the outcome
+            self._fail(error)
+            return False
+        return True
+
+    def _mode(self) -> CommunicationMode:
+        if self._oneway:
+            return CommunicationMode.ONEWAY
+        waits = isinstance(self._sink, Waiter)
+        return CommunicationMode.SYNC if waits else CommunicationMode.ASYNC
+
+    def _tell_hooks(self, result: SendResult | None, error: BaseException | None = None) -> None:
+        context, self._context = self._context, None
+        if context is not None:
+            self._sender.hooks.after_attempt(context, result, error)
 
     # Failure
 
@@ -358,6 +311,7 @@ class Sending:
             self._next_attempt()
 
     def _attempt_failed(self, error: NetworkError | BrokerError) -> None:
+        self._tell_hooks(None, error)
         again = isinstance(error, NetworkError) or (
             error.code in self._sender.config.retry_response_codes
         )

@@ -8,7 +8,7 @@ import logging
 from functools import partial
 
 from orbitmq.client.loop import LoopThread
-from orbitmq.producer.sending import Sender
+from orbitmq.producer.sender import Sender
 
 log = logging.getLogger("orbitmq.producer")
 

@@ -8,6 +8,7 @@ never be read as records: not now, and not after a crash.
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import struct
 import zlib
@@ -43,17 +44,20 @@ class CommitLog:
     """The files under ``commitlog/``.
 
     ``end`` is the physical offset after the last written record, ``staged_end`` the one after
-    the last staged record. One thread stages and writes; ``sync`` and ``write_again`` may be
-    called from another. ``failed_syncs`` counts what the disk refused: the kernel tells a failure
-    to one caller only, so a flush means something only if none failed since its bytes were written.
+    the last staged record. One thread stages and writes; ``sync``, ``write_again`` and
+    ``delete_oldest`` may be called from others. ``failed_syncs`` counts what the disk refused: the
+    kernel tells a failure to one caller only, so a flush means something only if none failed since
+    its bytes were written.
     """
 
     def __init__(self, ops: FileOps, directory: Path, segment_size: int) -> None:
         self._ops = ops
+        self._advice = mmap.MADV_NORMAL
         self.directory: Final = directory
         self._size = segment_size
         bases = list_segments(directory, segment_size, "commit-log file", "mapped_file_size")
         self._segments = [Segment(ops, directory, base, segment_size) for base in bases]
+        self._listing = Lock()  # held to replace that list, which is never changed itself
         self.end = self._segments[-1].end if self._segments else 0
         self._stale_end = self.end  # up to here a failed write may have left bytes
         self._wipe_again = False
@@ -73,6 +77,12 @@ class CommitLog:
     def segments(self) -> list[Segment]:
         """The files, oldest first, in a list of the caller's own."""
         return self._segments.copy()
+
+    def set_read_ahead(self, *, enabled: bool) -> None:
+        """Whether the system reads on ahead of what is read (CommitLog.scanFileAndSetReadMode)."""
+        self._advice = mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM
+        for segment in self.segments:
+            segment.advise(self._advice)
 
     def stage(self, draft: Draft, queue_offset: int, store_timestamp: int) -> int:
         """Give ``draft`` its place and encode it; its record ends at ``staged_end``.
@@ -109,7 +119,7 @@ class CommitLog:
         """
         chunks = [*self._full_chunks, (self._chunk_start, self._parts)]
         staged_end = self.staged_end
-        old_files = len(self._segments)
+        old_files = self._segments
         try:
             self._clean_stale()
             for start, parts in chunks:
@@ -142,17 +152,21 @@ class CommitLog:
         if self._segments and start < self._segments[-1].end:
             return self._segments[-1]
         segment = Segment.create(self._ops, self.directory, start - start % self._size, self._size)
-        self._segments.append(segment)
+        segment.advise(self._advice)
+        with self._listing:
+            self._segments = [*self._segments, segment]
         return segment
 
-    def _take_back(self, old_files: int, staged_end: int) -> None:
+    def _take_back(self, old_files: list[Segment], staged_end: int) -> None:
         """Remove what a failed write left: new files, and bytes after ``end`` in an old one."""
-        for segment in self._segments[old_files:]:
+        new_files = [segment for segment in self._segments if segment not in old_files]
+        with self._listing:
+            self._segments = [segment for segment in self._segments if segment in old_files]
+        for segment in new_files:
             try:
                 segment.delete()
             except OSError:
                 logger.exception("cannot delete %s, made by a write that failed", segment.path)
-        del self._segments[old_files:]
         if self._segments and self.end < self._segments[-1].end:
             self._stale_end = max(self._stale_end, min(staged_end, self._segments[-1].end))
             try:
@@ -174,10 +188,11 @@ class CommitLog:
 
     def find(self, offset: int) -> Segment | None:
         """The file that holds ``offset``."""
-        if not self._segments:
+        segments = self._segments
+        if not segments:
             return None
-        index = (offset - self._segments[0].base) // self._size
-        return self._segments[index] if 0 <= index < len(self._segments) else None
+        index = (offset - segments[0].base) // self._size
+        return segments[index] if 0 <= index < len(segments) else None
 
     def next_file(self, offset: int) -> int:
         """Where the file after the one that holds ``offset`` begins (CommitLog.rollNextFile)."""
@@ -191,7 +206,10 @@ class CommitLog:
         if segment is None or offset + size > segment.end:
             return None
         start = offset - segment.base
-        return segment.view[start : start + size]
+        try:
+            return segment.view[start : start + size]
+        except FileNotFoundError:  # deleted since it was found
+            return None
 
     def record_at(self, offset: int) -> memoryview | None:
         """The record that begins at ``offset``; None when none does, or it is not written yet."""
@@ -239,6 +257,18 @@ class CommitLog:
             except OSError:
                 self.failed_syncs += 1
                 raise
+
+    def delete_oldest(self) -> Path:
+        """Remove the oldest file, which must not be the last; its path.
+
+        Slices of it that someone has stay readable. Raises OSError.
+        """
+        first = self._segments[0]
+        first.unlink()
+        with self._listing:
+            self._segments = self._segments[1:]
+        self._ops.fsync_directory(self.directory)  # or a power cut might keep it and lose the next
+        return first.path
 
     def cut(self, end: int) -> bool:
         """Make ``end`` the log's end: later files go, later bytes of its own file become zero.

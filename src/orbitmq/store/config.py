@@ -65,8 +65,9 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Above this use of the disk, per cent, such files are deleted at any hour
     (diskMaxUsedSpaceRatio)."""
     disk_clean_forcibly_ratio: int = 85
-    """Above this use of the disk, per cent, the oldest files are deleted whatever their age. Java
-    takes more than 85 for 85; 100 here: never (diskSpaceCleanForciblyRatio)."""
+    """Above this use of the disk, per cent, the oldest files are deleted whatever their age, and
+    messages that were refused are not taken yet. Java takes more than 85 for 85
+    (diskSpaceCleanForciblyRatio)."""
     disk_warning_ratio: int = 90
     """Above this use of the disk, per cent, messages are refused until there is room. Java takes
     more than 90 for 90; 100 here: never (diskSpaceWarningLevelRatio)."""

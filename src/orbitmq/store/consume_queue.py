@@ -51,7 +51,7 @@ class _Tail(NamedTuple):
 class ConsumeQueue:
     """One queue. ``lock`` guards the tail between the thread that adds and the one that flushes.
 
-    Files are read through ``open_files``, on the thread that adds.
+    Files are read through ``open_files``, on the thread that adds, and on the cleaner's.
     ``max_offset`` is the queue offset after the last entry, ``next_offset`` the one after the
     last staged message, ``min_offset`` that of the first message still in the commit log.
     Removed queues keep taking entries, for messages already staged, but write no files. One that
@@ -134,11 +134,14 @@ class ConsumeQueue:
         path = self._files.get(offset - place)
         if path is None:
             return b""
-        return self._open_files.read(path, count * UNIT_SIZE, place * UNIT_SIZE)
+        try:
+            return self._open_files.read(path, count * UNIT_SIZE, place * UNIT_SIZE)
+        except FileNotFoundError:  # deleted since
+            return b""
 
     def close_files(self) -> None:
         """Read no more from the files there are: they are about to go."""
-        for path in self._files.values():
+        for path in list(self._files.values()):
             self._open_files.close(path)
 
     # Flushing: on the background thread.
@@ -202,6 +205,41 @@ class ConsumeQueue:
             self._doubtful.remove(path)
         finally:
             os.close(fd)
+
+    # Retention: on the cleaner's thread, while no flush runs.
+
+    def correct_min_offset(self, log_min: int) -> None:
+        """Find the first entry whose record is in the log (ConsumeQueue.correctMinOffset)."""
+        lowest = max(self.min_offset, next(iter(self._files), self._tail.start))
+        if not self._is_live_at(lowest, log_min):
+            lowest = first_index(
+                lowest, self.max_offset, lambda offset: self._is_live_at(offset, log_min)
+            )
+        self.min_offset = lowest
+
+    def _is_live_at(self, offset: int, log_min: int) -> bool:
+        unit = self.unit(offset)
+        return unit is not None and is_live(unit, log_min)
+
+    def delete_expired(self) -> int:
+        """Delete the files before that of ``min_offset``, never the last; how many. Raises OSError.
+
+        The oldest go first, and their names leave the disk in that order.
+        """
+        expired = [base for base in self._files if base + self._file_units <= self.min_offset]
+        last = max(self._files, default=0)
+        deleted = 0
+        for base in sorted(expired):
+            if base != last:
+                path = self._files[base]
+                self._ops.unlink(path)
+                del self._files[base]
+                self._open_files.close(path)
+                self._unsynced.discard(path)
+                self._doubtful.discard(path)
+                self._ops.fsync_directory(self.directory)
+                deleted += 1
+        return deleted
 
     # Recovery: alone, before the threads start.
 
@@ -274,17 +312,6 @@ class ConsumeQueue:
         start = offset - offset % self._file_units
         self._tail = _Tail(start, bytearray())
         self.max_offset = start
-
-    def correct_min_offset(self, log_min: int) -> None:
-        """Find the first entry whose record is in the log (ConsumeQueue.correctMinOffset)."""
-        lowest = next(iter(self._files), self._tail.start)
-        self.min_offset = first_index(
-            lowest, self.max_offset, lambda offset: self._is_live_at(offset, log_min)
-        )
-
-    def _is_live_at(self, offset: int, log_min: int) -> bool:
-        unit = self.unit(offset)
-        return unit is not None and is_live(unit, log_min)
 
     def delete_files(self) -> None:
         """Remove the queue's files. Raises OSError."""

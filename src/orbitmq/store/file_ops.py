@@ -9,12 +9,20 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from orbitmq.errors import DiskFullError, StoreError
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+class DiskSpace(NamedTuple):
+    """Bytes of a file system: all, those free, and those of them that this user may take."""
+
+    total: int
+    free: int
+    available: int
 
 
 class FileOps:
@@ -51,6 +59,12 @@ class FileOps:
     def unlink(self, path: Path) -> None:
         """Remove a file."""
         path.unlink()
+
+    def disk_space(self, path: Path) -> DiskSpace:
+        """How much room there is where ``path`` is."""
+        found = os.statvfs(path)
+        unit = found.f_frsize
+        return DiskSpace(found.f_blocks * unit, found.f_bfree * unit, found.f_bavail * unit)
 
 
 FILE_OPS: Final = FileOps()

@@ -16,6 +16,7 @@ from orbitmq.errors import StoreError
 from orbitmq.store.checkpoint import Checkpoint, Mark
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
+from orbitmq.store.consume_queue import ConsumeQueue
 from orbitmq.store.log_flusher import LogFlusher
 from orbitmq.store.queue_table import QueueTable
 
@@ -59,6 +60,10 @@ class QueueFlusher:
         self._complaint = ""
         self._thread = Thread(target=self._run, name="orbitmq-queue-flusher", daemon=True)
 
+    def renew(self, config: StoreConfig) -> None:
+        """Go by these settings from now on."""
+        self._config = config
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
@@ -81,6 +86,20 @@ class QueueFlusher:
         """
         with self._one_at_a_time:
             self._flush(renew_mark=renew_mark)
+
+    def mark_from(self, position: int) -> None:
+        """Make sure that the mark does not refer to the log before ``position``.
+
+        That is about to be deleted. Raises OSError or StoreError.
+        """
+        mark = self._checkpoint.mark
+        if mark is None or mark.last_record < position:
+            self.flush(renew_mark=True)
+
+    def delete_expired(self, queue: ConsumeQueue) -> int:
+        """Delete the files of ``queue`` whose messages are all gone; how many. Raises OSError."""
+        with self._one_at_a_time:
+            return 0 if queue.removed else queue.delete_expired()
 
     def _flush(self, *, renew_mark: bool) -> None:
         if not renew_mark:
@@ -109,8 +128,8 @@ class QueueFlusher:
         )
 
     def _run(self) -> None:
-        interval_ms = self._config.queue_flush_interval_ms
         while True:
+            interval_ms = self._config.queue_flush_interval_ms
             self._wake.wait(interval_ms / 1000)
             self._wake.clear()
             if self._stopping:

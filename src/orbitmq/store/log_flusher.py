@@ -65,6 +65,10 @@ class LogFlusher:
         """Up to which physical offset the log is on the disk."""
         return self._flushed
 
+    def renew(self, config: StoreConfig) -> None:
+        """Go by these settings from now on."""
+        self._config = config
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()

@@ -18,9 +18,10 @@ from weakref import WeakSet
 import msgspec
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.errors import CorruptStoreError, InvalidMessageError, StoreError
+from orbitmq.errors import CorruptStoreError, DiskFullError, InvalidMessageError, StoreError
 from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.checkpoint import Checkpoint
+from orbitmq.store.cleaner import Cleaner
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT, ConsumeQueue, QueueUnit, first_index
@@ -80,17 +81,16 @@ class MessageStore:
     """A store directory in use: made by open(), given back by close().
 
     All methods belong to one thread. ``directory`` is the store directory, ``config`` its
-    settings. In a forked child it is closed, without a change to the directory.
+    settings, ``cleaner`` what deletes old messages and looks after the disk. In a forked child it
+    is closed, without a change to the directory.
     """
 
-    def __init__(self, directory: StoreDirectory, parts: _Parts, clock: Clock) -> None:
+    def __init__(
+        self, directory: StoreDirectory, parts: _Parts, clock: Clock, ops: FileOps
+    ) -> None:
         self.directory: Final = directory.root
-        self.config: Final = parts.config
         self._directory = directory
         self._clock = clock
-        self._safe_body = min(
-            parts.config.max_message_size, parts.config.mapped_file_size - _MOST_BESIDE_BODY
-        )
         self._levels = DelayLevels(parts.config.delay_levels)
         self._log = parts.log
         self._table = parts.table
@@ -111,6 +111,10 @@ class MessageStore:
             parts.config,
             lambda: self._dispatched,
         )
+        self.cleaner: Final = Cleaner(
+            parts.log, parts.table, self._queue_flusher, parts.config, clock, ops
+        )
+        self.renew(parts.config)
         _OPEN.add(self)
 
     @classmethod
@@ -134,9 +138,10 @@ class MessageStore:
             except OSError as error:
                 raise store_error(error, directory, "open the store") from error
             undo.pop_all()
-        store = cls(place, parts, clock)
+        store = cls(place, parts, clock, ops)
         store._log_flusher.start()
         store._queue_flusher.start()
+        store.cleaner.start()
         if parts.checkpoint.mark is None and parts.log.end > parts.log.min_offset:
             store._queue_flusher.request_mark()  # or a crash now would cost a whole reading again
         return store
@@ -154,6 +159,7 @@ class MessageStore:
             try:
                 self.write()
             finally:
+                self.cleaner.stop()
                 self._queue_flusher.stop()
                 self._log_flusher.stop()
             self._queue_flusher.flush(renew_mark=True)
@@ -165,6 +171,14 @@ class MessageStore:
             self._log.close()
             self._directory.release()
 
+    def renew(self, config: StoreConfig) -> None:
+        """Go by these settings from now on; what belongs to the directory stays as it is."""
+        self.config = config
+        self._safe_body = min(config.max_message_size, config.mapped_file_size - _MOST_BESIDE_BODY)
+        self._log_flusher.renew(config)
+        self._queue_flusher.renew(config)
+        self.cleaner.renew(config)
+
     # Writing
 
     def append(self, draft: Draft) -> Appended:
@@ -173,14 +187,15 @@ class MessageStore:
         Raises InvalidMessageError when it is too long, RecordError when a field does not fit,
         IllegalNameError for an impossible topic or queue; nothing is staged then. A message of a
         prepared or rolled-back transaction has queue offset 0 and enters no queue. Raises
-        StoreError when the disk fails and too much waits for it already.
+        StoreError when the disk fails and too much waits for it already, and DiskFullError while
+        it is nearly full (disk_warning_ratio).
         """
         if len(draft.body) > self._safe_body or draft.properties.endswith(b"\0"):
             self._check(draft)
         if self._closed:
             raise self._closed_error()
-        if self._log_flusher.refusal and not self._staged:  # what belongs together is taken whole
-            raise StoreError(self._log_flusher.refusal, str(self.directory))
+        if self._log_flusher.refusal or self.cleaner.refusal:
+            self._refuse()
         queue: ConsumeQueue | None = None
         queue_offset = 0
         if not draft.sys_flag & TRANSACTION_PREPARED:
@@ -198,6 +213,14 @@ class MessageStore:
         appended = Appended(queue_offset, self._log.staged_end - size, size, now)
         self._staged.append((queue, appended, tags_code, draft.properties))
         return appended
+
+    def _refuse(self) -> None:
+        """Raise the StoreError that says why; what belongs together is taken whole."""
+        if not self._staged:
+            if self._log_flusher.refusal:
+                raise StoreError(self._log_flusher.refusal, str(self.directory))
+            if self.cleaner.refusal:
+                raise DiskFullError(self.cleaner.refusal, str(self.directory))
 
     def _closed_error(self) -> StoreError:
         return StoreError(
@@ -314,6 +337,10 @@ class MessageStore:
         return removed
 
     # Reading
+
+    def set_read_ahead(self, *, enabled: bool) -> None:
+        """Whether the system is to read on ahead of what is read of the commit log, as it does."""
+        self._log.set_read_ahead(enabled=enabled)
 
     def get_messages(
         self,

@@ -9,6 +9,7 @@ from typing import Final
 
 from orbitmq import descriptors
 from orbitmq.errors import CorruptStoreError, IllegalNameError
+from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.consume_queue import ConsumeQueue
 from orbitmq.store.file_ops import FileOps
 from orbitmq.store.open_files import OpenFiles
@@ -29,11 +30,13 @@ class QueueTable:
         self.lock: Final = Lock()
         self.queues: Final[dict[tuple[str, int], ConsumeQueue]] = {}
         self._ops = ops
-        self._directory = directory
+        self.directory: Final = directory
         self._file_units = file_units
         self.damaged: Final[list[tuple[Path, CorruptStoreError]]] = []
         self._open_files = OpenFiles(descriptors.queue_files())
         self._gone: set[str] = set()  # topics whose files are still to be removed
+        self._gone_queues: set[tuple[str, int]] = set()  # and single queues
+        self._ids: dict[str, list[int]] = {}  # of each topic's queues
         for topic in _directories(directory):
             for queue in _directories(topic):
                 if queue.name.isascii() and queue.name.isdigit():
@@ -54,7 +57,7 @@ class QueueTable:
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             _check_name(topic, queue_id)
-            directory = self._directory / topic / str(queue_id)
+            directory = self.directory / topic / str(queue_id)
             queue = ConsumeQueue(
                 self._ops,
                 directory,
@@ -63,10 +66,15 @@ class QueueTable:
                 self._file_units,
                 self.lock,
                 self._open_files,
-                begins_anew=topic in self._gone,
+                begins_anew=self._is_gone(topic, queue_id),
             )
             self.queues[topic, queue_id] = queue
+            self._ids.setdefault(topic, []).append(queue_id)
         return queue
+
+    def all(self) -> list[ConsumeQueue]:
+        """The queues there are now; may be called from any thread."""
+        return list(self.queues.values())
 
     def topics(self) -> dict[str, list[int]]:
         """The queue ids of each topic that has queues, both sorted."""
@@ -77,7 +85,7 @@ class QueueTable:
 
     def totals(self) -> tuple[int, int]:
         """How many queues have entries, and the sum of all ``max_offset``: see Mark."""
-        offsets = [queue.max_offset for queue in list(self.queues.values()) if queue.max_offset]
+        offsets = [queue.max_offset for queue in self.all() if queue.max_offset]
         return len(offsets), sum(offsets)
 
     def flush(self) -> None:
@@ -86,8 +94,8 @@ class QueueTable:
         Raises the first OSError, after trying every queue.
         """
         failure = self._remove_files()
-        for queue in list(self.queues.values()):
-            if not queue.removed and queue.topic not in self._gone:
+        for queue in self.all():
+            if not queue.removed and not self._is_gone(queue.topic, queue.queue_id):
                 try:
                     queue.flush()
                 except OSError as error:
@@ -97,48 +105,83 @@ class QueueTable:
 
     def sync(self) -> None:
         """Bring what flush wrote to the disk. Raises OSError."""
-        for queue in list(self.queues.values()):
+        for queue in self.all():
             if not queue.removed:
                 queue.sync()
 
     def remove_topic(self, topic: str) -> bool:
         """Forget a topic's queues; whether there were any. The next flush removes their files."""
-        removed = [queue for (name, _), queue in self.queues.items() if name == topic]
+        removed = [self.queues[topic, queue_id] for queue_id in self._ids.get(topic, ())]
         if removed:
             self._gone.add(topic)  # before a queue of that name is made anew
         for queue in removed:
-            queue.removed = True
-            queue.close_files()
-            del self.queues[topic, queue.queue_id]
+            self._remove(queue)
         return bool(removed)
+
+    def remove_expired(self) -> int:
+        """Forget the queues all of whose messages have been deleted; returns how many.
+
+        Each begins anew at offset 0. Those of delayed messages stay.
+        """
+        expired = [
+            queue
+            for queue in self.all()
+            if 0 < queue.next_offset <= queue.min_offset and queue.topic != SCHEDULE_TOPIC
+        ]
+        for queue in expired:
+            self._gone_queues.add((queue.topic, queue.queue_id))
+            self._remove(queue)
+        return len(expired)
+
+    def _remove(self, queue: ConsumeQueue) -> None:
+        queue.removed = True
+        queue.close_files()
+        del self.queues[queue.topic, queue.queue_id]
+        ids = self._ids[queue.topic]
+        ids.remove(queue.queue_id)
+        if not ids:
+            del self._ids[queue.topic]
+
+    def _is_gone(self, topic: str, queue_id: int) -> bool:
+        return topic in self._gone or (topic, queue_id) in self._gone_queues
 
     def close(self) -> None:
         """Give the files back."""
         self._open_files.close_all()
 
     def _remove_files(self) -> OSError | None:
-        """Delete the directories of topics that are gone; the first error of one that stays.
+        """Delete the directories of what is gone; the first error of one that stays.
 
         Queues of such a topic made anew are not written until that is done. Whoever makes them
         while it is done may still find the topic among those gone, and starts without files.
         """
         failure = None
         for topic in list(self._gone):
-            try:
-                shutil.rmtree(self._directory / topic)
-            except FileNotFoundError:
-                pass  # nothing of it was written
-            except OSError as error:
+            if error := self._remove_directory(Path(topic)):
                 failure = failure or error
-                continue
-            self._gone.discard(topic)
+            else:
+                self._gone.discard(topic)
+        for topic, queue_id in list(self._gone_queues):
+            if error := self._remove_directory(Path(topic, str(queue_id))):
+                failure = failure or error
+            else:
+                self._gone_queues.discard((topic, queue_id))
         return failure
+
+    def _remove_directory(self, path: Path) -> OSError | None:
+        try:
+            shutil.rmtree(self.directory / path)
+        except FileNotFoundError:
+            pass  # nothing of it was written
+        except OSError as error:
+            return error
+        return None
 
     # Recovery: alone, before the threads start.
 
     def file_sizes(self) -> set[int]:
         """The sizes of all queue files there are, damaged or not."""
-        files = self._directory.glob("*/*/*")
+        files = self.directory.glob("*/*/*")
         return {
             path.stat().st_size for path in files if path.name.isascii() and path.name.isdigit()
         }

@@ -95,6 +95,8 @@ REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TTL = "TTL"
 ARRIVE_TIME = "ARRIVE_TIME"
 PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+REPLY = "reply"
+"""The value of MSG_TYPE that makes a message a reply (MixAll.REPLY_MESSAGE_FLAG)."""
 
 SYSTEM_PROPERTIES = frozenset(
     {

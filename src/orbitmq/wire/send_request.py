@@ -29,7 +29,9 @@ _from_json = msgspec.json.Decoder(str).decode
 
 
 class SendRequestTemplate:
-    """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE with ``batch``, of one group to one topic and broker.
+    """SEND_MESSAGE_V2 of one group to one topic and broker.
+
+    Or another ``code`` with the same header: SEND_BATCH_MESSAGE, SEND_REPLY_MESSAGE_V2.
 
     ``default_topic`` and ``default_topic_queue_nums`` are what an unknown topic is created from;
     ``hook`` adds what all requests of the client carry.
@@ -46,12 +48,13 @@ class SendRequestTemplate:
         default_topic: str,
         default_topic_queue_nums: int,
         unit_mode: bool = False,
-        batch: bool = False,
+        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
         hook: RpcHook | None = None,
     ) -> None:
         def constant(text: str) -> bytes:
             return _to_json(text).replace(b"%", b"%%")  # names may have a %
 
+        batch = code == RequestCode.SEND_BATCH_MESSAGE
         added = hook.fields if hook is not None else {}
         self._hook = hook if hook is not None and hook.signs else None
         self._signed = _signed_template(
@@ -68,7 +71,7 @@ class SendRequestTemplate:
             }
         )
         self._template = _TEMPLATE % (
-            RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2,
+            code,
             constant(producer_group),
             constant(topic),
             constant(default_topic),

@@ -92,7 +92,7 @@ class MessageRequestModeSerializeWrapper(Body, frozen=True):
     message_request_mode_map: dict[str, dict[str, SetMessageRequestModeBody]] = {}
 
 
-# Replicas (907)
+# Replicas
 
 
 class HAClientRuntimeInfo(Body, frozen=True):

@@ -98,10 +98,99 @@ class ConsumeTrace:
             yield from (message.keys or "").split()
 
 
+@dataclass(frozen=True, slots=True)
+class SentMessage:
+    """What a trace says of a message that was sent, or whose transaction ended."""
+
+    topic: str
+    message_id: str
+    tags: str | None
+    keys: str | None
+    store_host: str
+    message_type: int
+    """Java's ``MessageType`` by its number."""
+
+    def find_by(self) -> Iterable[str]:
+        """What its record is to be found by."""
+        yield self.message_id
+        yield from (self.keys or "").split()
+
+    def published(
+        self,
+        group: str,
+        region_id: str,
+        timestamp_ms: int,
+        cost_ms: int,
+        *,
+        body_length: int,
+        offset_message_id: str,
+        success: bool,
+    ) -> str:
+        """The record of type ``Pub``; ``timestamp_ms`` is when it was sent."""
+        return _record(
+            "Pub",
+            timestamp_ms,
+            region_id,
+            group,
+            self.topic,
+            self.message_id,
+            _text(self.tags),
+            _text(self.keys),
+            self.store_host,
+            body_length,
+            cost_ms,
+            self.message_type,
+            offset_message_id,
+            "true" if success else "false",
+        )
+
+    def transaction_ended(
+        self,
+        group: str,
+        region_id: str,
+        timestamp_ms: int,
+        *,
+        transaction_id: str | None,
+        state: str,
+        from_check: bool,
+    ) -> str:
+        """The record of type ``EndTransaction``; ``state`` is Java's ``LocalTransactionState``."""
+        return _record(
+            "EndTransaction",
+            timestamp_ms,
+            region_id,
+            group,
+            self.topic,
+            self.message_id,
+            _text(self.tags),
+            _text(self.keys),
+            self.store_host,
+            self.message_type,
+            _text(transaction_id),
+            state,
+            "true" if from_check else "false",
+        )
+
+
+def recalled(
+    group: str, region_id: str, timestamp_ms: int, topic: str, message_id: str, *, success: bool
+) -> str:
+    """The record of type ``Recall``: a timed message that was taken back."""
+    return _record(
+        "Recall",
+        timestamp_ms,
+        region_id,
+        group,
+        topic,
+        message_id,
+        "true" if success else "false",
+    )
+
+
 def _record(*fields: object) -> str:
     return FIELD_END.join(map(str, fields)) + RECORD_END
 
 
-def _text(keys: str | None) -> str:
+def _text(text: str | None) -> str:
     """As Java writes a string that may be missing."""
-    return "null" if keys is None else keys
+    return "null" if text is None else text

@@ -8,6 +8,7 @@ from typing import Final
 
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.long_poll import HeldPull
 from orbitmq.broker.pulling import Pull, Pulled
 from orbitmq.codes import RequestCode
@@ -42,7 +43,7 @@ class PullHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._pulling = broker.pulling
-        self._most_bytes_a_tick = _PULLS_A_TICK * broker.config.max_pull_bytes
+        self.renew(broker.config)
         self._tick_bytes = 0
         self._budget = broker.filter_budget
         self._ready: deque[HeldPull[tuple[RemotingCommand, Pull]]] = deque()
@@ -53,6 +54,10 @@ class PullHandlers:
             RequestCode.PULL_MESSAGE: self._pull,
             RequestCode.LITE_PULL_MESSAGE: self._pull,
         }
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._most_bytes_a_tick = _PULLS_A_TICK * config.max_pull_bytes
 
     def tick_end(self) -> None:
         """What the tick's pulls brought leaves now."""

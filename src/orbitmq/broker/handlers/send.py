@@ -1,13 +1,13 @@
-"""Requests that store messages: 10, 310, 320, 36, and the refusal of 37."""
+"""Requests that store messages: 10, 310, 320, 36."""
 
 from __future__ import annotations
 
-import logging
 from typing import Final, TypeAlias
 
 from orbitmq import codes
 from orbitmq.broker.answers import WriteAnswers
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.sending import Placed, PlacedBatch
 from orbitmq.codes import RequestCode
 from orbitmq.net.connection import Connection
@@ -20,8 +20,6 @@ from orbitmq.wire.headers import (
 )
 from orbitmq.wire.properties import MSG_REGION, TRACE_SWITCH
 from orbitmq.wire.response_template import ResponseTemplate
-
-log = logging.getLogger("orbitmq.broker")
 
 SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
@@ -36,9 +34,13 @@ class SendHandlers:
         self._retrying = broker.retrying
         self._answers = answers
         self._host = broker.store_host.hex().upper()
-        self._constant_fields: Final = {
-            MSG_REGION: broker.config.region_id,
-            TRACE_SWITCH: "true" if broker.config.trace_on else "false",
+        self.renew(broker.config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._constant_fields = {
+            MSG_REGION: config.region_id,
+            TRACE_SWITCH: "true" if config.trace_on else "false",
         }
         self._template = ResponseTemplate(
             {name: value.replace("%", "%%") for name, value in self._constant_fields.items()}
@@ -53,7 +55,6 @@ class SendHandlers:
             RequestCode.SEND_MESSAGE_V2: self._send,
             RequestCode.SEND_BATCH_MESSAGE: self._send,
             RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
-            RequestCode.END_TRANSACTION: self._end_transaction,
         }
 
     def _send(self, command: RemotingCommand, connection: Connection) -> None:
@@ -89,10 +90,6 @@ class SendHandlers:
         self._retrying.send_back(command.header(ConsumerSendMsgBackRequestHeader))
         if not command.flag & ONEWAY:
             self._answers.add(connection, command, encode_response(command, codes.SUCCESS))
-
-    def _end_transaction(self, _command: RemotingCommand, connection: Connection) -> None:
-        """One-way, so the log is the only place to say it; the half message was refused before."""
-        log.warning("the end of a transaction from %s is ignored: none was begun", connection.peer)
 
     def _message_id(self, physical_offset: int) -> str:
         return f"{self._host}{physical_offset:016X}"

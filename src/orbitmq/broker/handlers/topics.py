@@ -1,4 +1,4 @@
-"""The broker's topics for tools: 17, 18, 21, 215, 305, 316, 351.
+"""The broker's topics for tools: 17, 18, 21, 215, 305, 306, 316, 329, 351.
 
 Follows AdminBrokerProcessor.
 """
@@ -46,6 +46,8 @@ class TopicHandlers:
             RequestCode.GET_TOPIC_CONFIG: self._topic_config,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._system_topics,
             RequestCode.CLEAN_UNUSED_TOPIC: self._clean_unused,
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self._clean_expired_queues,
+            RequestCode.DELETE_EXPIRED_COMMITLOG: self._delete_expired_log,
         }
 
     def _create_topic(self, command: RemotingCommand, connection: Connection) -> bytes:
@@ -106,4 +108,14 @@ class TopicHandlers:
     def _clean_unused(self, command: RemotingCommand, connection: Connection) -> bytes:
         log.info("%s has the queues of unused topics deleted", connection.peer)
         self._broker.clean_up.clean_unused_topics()
+        return encode_response(command, codes.SUCCESS)
+
+    def _clean_expired_queues(self, command: RemotingCommand, connection: Connection) -> bytes:
+        log.info("%s has queues deleted that have no messages any more", connection.peer)
+        self._broker.clean_up.clean_expired_queues()
+        return encode_response(command, codes.SUCCESS)
+
+    def _delete_expired_log(self, command: RemotingCommand, connection: Connection) -> bytes:
+        log.info("%s has expired files of the commit log deleted", connection.peer)
+        self._broker.store.cleaner.delete_expired_files()
         return encode_response(command, codes.SUCCESS)

@@ -1,7 +1,10 @@
-"""Which messages a topic takes that has the attribute ``message.type``.
+"""Which messages a topic's settings, and the broker's, keep out.
 
-Follows TopicMessageType.parseFromMessageProperty, and what Java's proxies do with it
-(SendMessageActivity, DefaultTopicMessageTypeValidator).
+A topic without write permission takes none: Java's clients do not send to one, and its broker
+relies on that. What messages the attribute ``message.type`` lets in follows
+TopicMessageType.parseFromMessageProperty, and what Java's proxies do with it
+(SendMessageActivity, DefaultTopicMessageTypeValidator); brokerPermission follows
+AbstractSendMessageProcessor.msgCheck.
 """
 
 from __future__ import annotations
@@ -10,11 +13,14 @@ from typing import Final
 
 from orbitmq import codes
 from orbitmq.broker.attributes import MESSAGE_TYPE, MIXED
+from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.topics import PERM_WRITE, READ_WRITE
 from orbitmq.errors import BrokerError
 from orbitmq.names import DLQ_PREFIX, RETRY_PREFIX
 from orbitmq.wire.bodies import TopicConfig
 from orbitmq.wire.properties import (
     DELAY,
+    PRIORITY,
     SHARDING_KEY,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
@@ -24,7 +30,6 @@ from orbitmq.wire.properties import (
 )
 
 _DELAYS: Final = (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
-_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 _UNSPECIFIED: Final = "UNSPECIFIED"
 
 
@@ -36,7 +41,26 @@ def message_type(properties: dict[str, str]) -> str:
         return "DELAY"
     if SHARDING_KEY in properties:
         return "FIFO"
-    return "PRIORITY" if _PRIORITY in properties else "NORMAL"
+    return "PRIORITY" if PRIORITY in properties else "NORMAL"
+
+
+def check_admitted(topic: TopicConfig, properties: str, config: BrokerConfig) -> None:
+    """Raise BrokerError for a message that may not go into ``topic``."""
+    name = topic.topic_name
+    if not topic.perm & PERM_WRITE:
+        raise BrokerError(
+            codes.NO_PERMISSION,
+            f"topic {name} may not be written: its permission is {topic.perm} (reading and "
+            f"writing is {READ_WRITE})",
+        )
+    if topic.order and not config.broker_permission & PERM_WRITE:
+        raise BrokerError(
+            codes.NO_PERMISSION,
+            f"the broker takes no messages of ordered topics such as {name}: its brokerPermission "
+            f"is {config.broker_permission}",
+        )
+    if config.topic_message_type_check:
+        check_message_type(topic, properties)
 
 
 def check_message_type(topic: TopicConfig, properties: str) -> None:

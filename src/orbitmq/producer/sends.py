@@ -1,0 +1,124 @@
+"""The sends of a thread, which waits for what a loop would be called back for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orbitmq.client.mailbox import Waiter
+from orbitmq.client.outcomes import OutcomeFuture
+from orbitmq.message import MessageQueue, SendResult
+from orbitmq.names import check_topic
+from orbitmq.producer.core import Messages, ProducerCore
+from orbitmq.producer.selectors import QueueSelector
+from orbitmq.producer.sender import Deadline, ForgetfulSink, Sink
+from orbitmq.producer.sending import Sending
+
+
+class BlockingSends:
+    """The sends of a thread: they wait for what a loop would be called back for."""
+
+    def __init__(self, core: ProducerCore) -> None:
+        self._core = core
+
+    def send(
+        self,
+        message: Messages,
+        selector: QueueSelector | None,
+        arg: object,
+        queue: MessageQueue | None,
+        timeout: float | None,
+    ) -> SendResult:
+        """Send, and wait for the outcome."""
+        core = self._core
+        deadline = core.deadline(timeout)
+        outgoing = core.prepare(message, selector, queue)
+        if selector is not None:
+            queue = self._select(selector, message, arg, outgoing.topic, deadline)
+        waiter: Waiter[SendResult] = Waiter()
+        retries = core.config.retry_times_when_send_failed
+        core.post(core.sending(outgoing, waiter, queue, deadline, retries=retries))
+        return waiter.wait()
+
+    def send_async(
+        self,
+        message: Messages,
+        sink: Sink,
+        selector: QueueSelector | None,
+        arg: object,
+        queue: MessageQueue | None,
+        timeout: float | None,
+    ) -> None:
+        """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are under way."""
+        core = self._core
+        deadline = core.deadline(timeout)
+        outgoing = core.prepare(message, selector, queue)
+        if selector is not None:
+            queue = self._select(selector, message, arg, outgoing.topic, deadline)
+        retries = core.config.retry_times_when_send_async_failed
+        sending = core.sending(outgoing, sink, queue, deadline, retries=retries)
+        self._post_with_room(sending, own_timeout=timeout is not None)
+
+    def send_oneway(
+        self,
+        message: Messages,
+        selector: QueueSelector | None,
+        arg: object,
+        queue: MessageQueue | None,
+    ) -> None:
+        """Send without asking for an answer.
+
+        The first message to a topic waits until it is written to the connection; later ones do
+        not, and that they could not be written is logged.
+        """
+        core = self._core
+        deadline = core.deadline(None)
+        outgoing = core.prepare(message, selector, queue)
+        if selector is not None:
+            queue = self._select(selector, message, arg, outgoing.topic, deadline)
+        first = core.known_queues(outgoing.topic) is None
+        waiter: Waiter[SendResult | None] = Waiter()
+        sink = waiter if first else ForgetfulSink(outgoing)
+        self._post_with_room(
+            core.sending(outgoing, sink, queue, deadline, oneway=True), own_timeout=False
+        )
+        if first:
+            waiter.wait()
+
+    def queues(self, topic: str, timeout: float | None) -> list[MessageQueue]:
+        """The writable queues of ``topic``."""
+        check_topic(topic)
+        return list(self._queues(topic, self._core.deadline(timeout)))
+
+    def _select(
+        self,
+        selector: QueueSelector,
+        message: Messages,
+        arg: object,
+        topic: str,
+        deadline: Deadline,
+    ) -> MessageQueue:
+        return self._core.select(selector, self._queues(topic, deadline), message, arg)
+
+    def _queues(self, topic: str, deadline: Deadline) -> Sequence[MessageQueue]:
+        core = self._core
+        return core.known_queues(topic) or core.thread.run(core.find_queues(topic, deadline))
+
+    def _post_with_room(self, sending: Sending, *, own_timeout: bool) -> None:
+        core = self._core
+        if core.post_if_room(sending):
+            return
+        waiter: Waiter[bool] = Waiter()
+        core.line_up(sending, waiter.set_result, own_timeout=own_timeout)
+        try:
+            entered = waiter.wait(core.time_left(sending.deadline) if own_timeout else None)
+        except TimeoutError:
+            entered = not core.leave_line(sending)
+        except BaseException:
+            core.leave_line(sending)
+            raise
+        if not entered:
+            raise core.too_many(sending.deadline.timeout_ms)
+
+
+class SendFuture(OutcomeFuture[SendResult]):
+    """The outcome of a ``send_async``."""
