@@ -24,6 +24,7 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.replying import Replying
 from orbitmq.broker.request_modes import RequestModes
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
@@ -92,6 +93,9 @@ class Broker:
                 store_host,
             )
             self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.replying: Replying[Hashable] = Replying(
+                self.sending, self.producers, store=config.store_reply_messages
+            )
             self.transactions = Transactions(
                 self.store, store_host, config.transaction_timeout_ms, clock.now_ms
             )

@@ -12,7 +12,7 @@ from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.topics import TopicTable
-from orbitmq.names import RETRY_PREFIX, is_system_topic
+from orbitmq.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_system_topic
 from orbitmq.store.message_store import MessageStore
 
 log = logging.getLogger("orbitmq.broker")
@@ -85,5 +85,5 @@ class CleanUp:
 
     def clean_expired_queues(self) -> None:
         """Delete the queues all of whose messages have been deleted."""
-        deleted = self._store.cleaner.delete_expired_queues()
+        deleted = self._store.cleaner.remove_expired_queues(SCHEDULE_TOPIC.__eq__)
         log.info("%d queues have no messages any more, and are deleted", deleted)

@@ -108,12 +108,13 @@ class Cleaner:
         self._manual_times = _MANUAL_TIMES
         self._wake.set()
 
-    def delete_expired_queues(self) -> int:
-        """Delete the consume queues without messages, to begin anew at offset 0; returns how many.
+    def remove_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
+        """Remove the queues whose messages are all gone, but for topics that are kept; how many.
 
-        Belongs to the thread that stores. ConsumeQueueStore.cleanExpired.
+        On the thread that the store belongs to. Such a queue begins at offset 0 again, as in
+        DefaultMessageStore.cleanExpiredConsumerQueue.
         """
-        removed = self._table.remove_expired()
+        removed = self._table.remove_expired(self._log.min_offset, is_kept)
         if removed:
             self._flusher.request_mark()
         return removed
