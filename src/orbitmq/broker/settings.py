@@ -74,6 +74,7 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("enableSingleTopicRegister", "enable_single_topic_register", _FLAG, live=True),
     Key("regionId", "region_id", _TEXT, live=True),
     Key("traceOn", "trace_on", _FLAG, live=True),
+    Key("storeReplyMessageEnable", "store_reply_messages", _FLAG),
     # Transactions.
     Key("rejectTransactionMessage", "reject_transaction_messages", _FLAG, live=True),
     Key("transactionTimeOut", "transaction_timeout_ms", _NUMBER, live=True),

@@ -253,7 +253,7 @@ UNUSED: Final = (
         msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
         brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
 
-        storeReplyMessageEnable=true maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
+        maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
         transactionOpBatchInterval=3000
         subscriptionExpiredTimeout=600000
         allowRecallWhenBrokerNotWriteable=true
