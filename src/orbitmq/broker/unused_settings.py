@@ -254,18 +254,16 @@ UNUSED: Final = (
         brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
 
         maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
-        transactionOpBatchInterval=3000
-        subscriptionExpiredTimeout=600000
+        transactionOpBatchInterval=3000 subscriptionExpiredTimeout=600000
         allowRecallWhenBrokerNotWriteable=true
-        recallMessageEnable=false putMsgIndexHightWater=600000 messageIndexEnable=true
+        putMsgIndexHightWater=600000 messageIndexEnable=true
         maxHashSlotNum=5000000 maxIndexNum=20000000 messageIndexSafe=false defaultQueryMaxNum=32
-        mappedFileSizeTimerLog=104857600 timerPrecisionMs=1000 timerRollWindowSlot=172800
-        timerFlushIntervalMs=1000 timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
+        timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
         timerEnableDisruptor=false timerEnableCheckMetrics=true timerInterceptDelayLevel=false
-        timerMaxDelaySec=259200 timerWheelEnable=true disappearTimeAfterStart=-1
+        disappearTimeAfterStart=-1
         timerStopEnqueue=false timerCheckMetricsWhen=05 timerSkipUnknownError=false
         timerWarmEnable=false timerStopDequeue=false timerEnableRetryUntilSuccess=false
-        timerCongestNumEachSlot=2147483647 timerMetricSmallThreshold=1000000
+        timerMetricSmallThreshold=1000000
         timerProgressLogIntervalMs=10000 maxBatchDeleteFilesNum=50
         """,
     ),
