@@ -30,7 +30,7 @@ from orbitmq.broker.recalling import Recalling
 from orbitmq.broker.replying import Replying
 from orbitmq.broker.request_modes import RequestModes
 from orbitmq.broker.retry import Retrying
-from orbitmq.broker.saved import SavedTables
+from orbitmq.broker.saved import SavedTables, Tables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.timer_flusher import TimerFlusher
@@ -145,17 +145,16 @@ class Broker:
             )
             self.request_modes = RequestModes(self.topics, self.groups)
             self.clean_up = CleanUp(config, self.store, self.topics, self.groups, self.offsets)
-            self.saved = SavedTables(
-                directory,
+            tables = Tables(
                 self.topics,
                 self.groups,
                 self.offsets,
                 self.delivery,
                 self.request_modes,
                 self.timers.metrics if self.timers is not None else None,
-                clock,
-                sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
+            sync = config.store_config.flush_mode is FlushMode.SYNC
+            self.saved = SavedTables(directory, tables, clock, sync=sync)
             self.saved.load()
             for topic in self.saved.deleted_topics:  # its queues may be there still
                 self.store.delete_topic(topic)

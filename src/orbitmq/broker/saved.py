@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from orbitmq.broker.groups import GroupChange, GroupTable
 from orbitmq.broker.offsets import ConsumerOffsets
@@ -57,6 +57,17 @@ class _Table(Protocol):
     changed: bool
 
 
+class Tables(NamedTuple):
+    """The tables that are saved; without timers there are no metrics of them."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: ConsumerOffsets
+    delivery: Delivery
+    request_modes: RequestModes
+    timer_metrics: TimerMetrics | None
+
+
 class SavedTables:
     """Loads and saves the tables of one broker; ``directory`` is the store's.
 
@@ -67,16 +78,12 @@ class SavedTables:
     def __init__(
         self,
         directory: Path,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        delivery: Delivery,
-        request_modes: RequestModes,
-        timer_metrics: TimerMetrics | None,
+        tables: Tables,
         clock: Clock,
         *,
         sync: bool,
     ) -> None:
+        topics, groups, offsets, delivery, request_modes, timer_metrics = tables
         self.deleted_topics: set[str] = set()
         config = directory / "config"
         now_ms = clock.now_ms
