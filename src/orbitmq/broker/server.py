@@ -17,6 +17,7 @@ from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.query import QueryHandlers
 from orbitmq.broker.handlers.relay import RelayHandlers
+from orbitmq.broker.handlers.replicas import ReplicaHandlers
 from orbitmq.broker.handlers.reply import ReplyHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
@@ -59,6 +60,7 @@ class BrokerServer:
             self._clients,
             TopicHandlers(broker),
             GroupHandlers(broker),
+            ReplicaHandlers(broker),
             self._settings,
             StatisticsHandlers(broker),
             OperatorHandlers(broker),
