@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orbitmq import EmbeddedBroker, Message, Producer
+from orbitmq.store.check import check_store, find_layout
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.file_ops import FILE_OPS
 from orbitmq.store.index_file import IndexShape, IndexWriter
@@ -150,6 +151,7 @@ def test_files_and_directories_go_over_and_come_back(java: KeyQueries, tmp_path:
     assert java.ask("put", TOPIC, "j", COUNT) == ["true"]
     assert java.finds(*added)
     assert java.ask("close") is True
+    assert check_store(ours, find_layout(ours, SHAPE)).problems == []
     store = MessageStore.open(ours, CONFIG)
     check_all(store, first + added)
     more = numbered("b")

@@ -217,7 +217,9 @@ def test_a_directory_in_use_is_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with opened(tmp_path / "live") as store:
-        fill(store)
+        fill(store, 0, 15)
+        store._queue_flusher.flush(renew_mark=True)
+        fill(store, 15)
         for action in ("check", "repair", "stats"):
             assert run(action, tmp_path / "live") == 2
             assert "is used by another broker" in capsys.readouterr().err

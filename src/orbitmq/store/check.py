@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from orbitmq.errors import BodyError
 from orbitmq.store.check_index import IndexCheck
 from orbitmq.store.check_queues import QueueCheck
-from orbitmq.store.checkpoint import CHECKPOINT_SIZE
+from orbitmq.store.checkpoint import CHECKPOINT_SIZE, Checkpoint
 from orbitmq.store.commit_log import END_BLANK, CommitLog
 from orbitmq.store.consume_queue import UNIT_SIZE
 from orbitmq.store.damage import broken_files, next_record
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
 
 
 def find_layout(root: Path, shape: IndexShape | None = None) -> Layout:
-    """The sizes that most of the files have; the defaults where there are no files.
+    """The sizes that most of the files have; without files those last used, or the defaults.
 
     ``shape``: that of index files, which one size alone does not tell; without it Java's
     four entries a slot are taken for granted. Raises OSError.
@@ -53,9 +53,10 @@ def find_layout(root: Path, shape: IndexShape | None = None) -> Layout:
     log_size = _usual_size(list((root / "commitlog").glob("[0-9]*")))
     queue_size = _usual_size(list((root / "consumequeue").glob("*/*/[0-9]*")))
     index_size = _usual_size(index_paths(root / "index"))
+    known = Checkpoint(FILE_OPS, root / "checkpoint")
     return Layout(
-        log_size or 1 << 30,
-        queue_size // UNIT_SIZE or 300_000,
+        log_size or known.log_file_size or 1 << 30,
+        queue_size // UNIT_SIZE or known.queue_units or 300_000,
         shape or _guessed_shape(index_size) or _DEFAULT_SHAPE,
     )
 
