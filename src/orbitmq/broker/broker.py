@@ -18,7 +18,6 @@ from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.live_settings import LiveSettings
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
@@ -27,6 +26,7 @@ from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
+from orbitmq.broker.settings import KEPT_SETTINGS, KEYS
 from orbitmq.broker.timetable import Interval, Timetable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction_check import Rules
@@ -34,6 +34,7 @@ from orbitmq.broker.transaction_checker import TransactionChecker
 from orbitmq.broker.transactions import Transactions
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
+from orbitmq.live_settings import LiveSettings
 from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import DelayLevels
@@ -62,7 +63,13 @@ class Broker:
         clock: Clock = SYSTEM_CLOCK,
         file_ops: FileOps = FILE_OPS,
     ) -> None:
-        self.settings = LiveSettings(config, directory, clock)
+        self.settings = LiveSettings(
+            KEYS,
+            config,
+            clock.now_ms,
+            kept_in=directory / "config" / KEPT_SETTINGS,
+            given_in=config.settings_file,
+        )
         self.settings.watch(self._renew)
         config = self.settings.current
         self.clock = clock
