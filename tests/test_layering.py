@@ -14,8 +14,8 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__
 
 LAYERS = (
     "codes clock descriptors errors names message properties_file settings wire filters allocate "
-    "net store live_settings settings_requests nameserver broker client producer consumer blocking "
-    "aio spark testing cli"
+    "net store live_settings settings_requests nameserver broker client producer consumer admin "
+    "blocking aio spark testing cli"
 ).split()
 
 # What a layer may not see although it stands before it.
@@ -25,6 +25,7 @@ FORBIDDEN = {
     "client": _SERVERS,  # it works against any cluster
     "producer": _SERVERS,
     "consumer": _SERVERS,
+    "admin": _SERVERS,
     "blocking": _SERVERS,
     "aio": _SERVERS | {"blocking"},  # neither face stands on the other
     "spark": _SERVERS,  # a task on a cluster carries no broker

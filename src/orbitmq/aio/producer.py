@@ -14,8 +14,8 @@ from orbitmq.producer.config import ProducerSettings
 from orbitmq.producer.core import Messages, ProducerCore
 from orbitmq.producer.hooks import CheckForbiddenHook, EndTransactionHook, SendMessageHook
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sender import Deadline, ForgetfulSink
-from orbitmq.producer.sending import Sending
+from orbitmq.producer.sender import Deadline, ForgetfulSink, Posted
+from orbitmq.wire.message_view import MessageView
 
 _T = TypeVar("_T")
 
@@ -99,6 +99,32 @@ class AsyncProducer(AsyncFace[ProducerCore]):
             return
         await self._outcome(sending, answer)
 
+    async def request(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> MessageView:
+        """Send a message and return its reply, as :meth:`orbitmq.Producer.request`.
+
+        Waits for room as :meth:`send`; a request is on its way until it has its reply.
+        """
+        core = self._core
+        deadline = core.deadline(timeout)
+        outgoing = core.prepare_request(message, queue, deadline)
+        if selector is not None:
+            queue = core.select(
+                selector, await self._queues(outgoing.topic, deadline), message, arg
+            )
+        answer: Answer[MessageView] = core.thread.answer_to_running_loop()
+        request = core.requesting(outgoing, answer, queue, deadline)
+        if not core.post_if_room(request):
+            self._line_up(request, answer, own_timeout=timeout is not None)
+        return await self._outcome(request, answer)
+
     async def publish_queues(
         self,
         topic: str,
@@ -139,7 +165,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
 
     def _line_up(
         self,
-        sending: Sending,
+        sending: Posted,
         answer: Answer[Any],
         *,
         own_timeout: bool = False,
@@ -165,7 +191,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
             )
             answer.future.add_done_callback(lambda _: timer.cancel())
 
-    async def _outcome(self, sending: Sending, answer: Answer[_T]) -> _T:
+    async def _outcome(self, sending: Posted, answer: Answer[_T]) -> _T:
         try:
             return await answer.future
         except asyncio.CancelledError:

@@ -10,10 +10,11 @@ from orbitmq.client.loop import loop_thread
 from orbitmq.client.outcomes import CallbackSink
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.producer.config import ProducerSettings
-from orbitmq.producer.core import Messages, ProducerCore, SendCallback
+from orbitmq.producer.core import Messages, ProducerCore, RequestCallback, SendCallback
 from orbitmq.producer.hooks import CheckForbiddenHook, EndTransactionHook, SendMessageHook
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sends import BlockingSends, SendFuture
+from orbitmq.producer.sends import BlockingSends, RequestFuture, SendFuture
+from orbitmq.wire.message_view import MessageView
 
 
 class Producer(Face[ProducerCore]):
@@ -154,6 +155,71 @@ class Producer(Face[ProducerCore]):
         sent; that a later one could not be sent is only logged. Limited as :meth:`send_async`.
         """
         self._sends.send_oneway(message, selector, arg, queue)
+
+    def request(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> MessageView:
+        """Send a message and return the reply that its consumer sends with create_reply_message.
+
+        ``timeout``, in seconds (``send_timeout_ms``), is for both. Queue and attempts are as in
+        :meth:`send_async`. Consumers of all groups of the topic may reply; the first reply counts.
+
+        Raises ReplyTimeoutError where the message was sent, and no reply came in time; whether it
+        was carried out is not known then. Else what :meth:`send` raises.
+        """
+        return self._sends.request(message, selector, arg, queue, timeout)
+
+    @overload
+    def request_async(
+        self,
+        message: Message,
+        callback: None = None,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> RequestFuture: ...
+
+    @overload
+    def request_async(
+        self,
+        message: Message,
+        callback: RequestCallback,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+
+    def request_async(
+        self,
+        message: Message,
+        callback: RequestCallback | None = None,
+        *,
+        selector: QueueSelector | None = None,
+        arg: object = None,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> RequestFuture | None:
+        """Request without waiting; the reply goes to ``callback(reply, error)`` or to a future.
+
+        As :meth:`send_async`: a request is on its way until it has its reply, or its time is up.
+        """
+        if callback is not None:
+            sink = CallbackSink(callback, self._core)
+            self._sends.request_async(message, sink, selector, arg, queue, timeout)
+            return None
+        future = RequestFuture(self._core)
+        self._sends.request_async(message, future, selector, arg, queue, timeout)
+        return future
 
     def publish_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
         """The writable queues of ``topic``, in the order selectors see them.

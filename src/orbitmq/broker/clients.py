@@ -168,21 +168,33 @@ class ProducerTable(Generic[_ConnectionT]):
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[_ConnectionT, ClientInfo]] = {}
+        self._by_client_id: dict[str, _ConnectionT] = {}
         self._memberships: _Memberships[_ConnectionT] = _Memberships()
         self._turn = 0
 
     def register(self, name: str, connection: _ConnectionT, client: ClientInfo) -> None:
         """Take in one group of a heartbeat."""
-        self.groups.setdefault(name, {})[connection] = client
+        members = self.groups.setdefault(name, {})
+        before = members.get(connection)
+        members[connection] = client
         self._memberships.add(connection, name)
+        self._by_client_id[client.client_id] = connection
+        if before is not None and before.client_id != client.client_id:
+            self._forget_id(before.client_id, connection)
 
     def unregister(self, name: str, connection: _ConnectionT) -> None:
         """Take a client out of a group."""
         members = self.groups.get(name, {})
-        members.pop(connection, None)
+        gone = members.pop(connection, None)
         self._memberships.remove(connection, name)
         if not members:
             self.groups.pop(name, None)
+        if gone is not None:
+            self._forget_id(gone.client_id, connection)
+
+    def find(self, client_id: str) -> _ConnectionT | None:
+        """Where a client is that has a producer (ProducerManager.findChannel)."""
+        return self._by_client_id.get(client_id)
 
     def disconnect(self, connection: _ConnectionT) -> None:
         """Take a connection out of all groups."""
@@ -204,6 +216,14 @@ class ProducerTable(Generic[_ConnectionT]):
     def silent(self, now_ms: int, timeout_ms: int) -> list[_ConnectionT]:
         """The connections whose last heartbeat is older than ``timeout_ms``."""
         return _silent(self.groups.values(), now_ms, timeout_ms)
+
+    def _forget_id(self, client_id: str, connection: _ConnectionT) -> None:
+        """Unless the connection goes by this id in another group."""
+        groups = (self.groups[name] for name in self._memberships.of(connection))
+        if self._by_client_id.get(client_id) == connection and not any(
+            members[connection].client_id == client_id for members in groups
+        ):
+            del self._by_client_id[client_id]
 
 
 def _silent(

@@ -90,6 +90,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How often consumer offsets are saved (flushConsumerOffsetInterval)."""
     delay_offset_save_interval_ms: int = 10_000
     """How often the delivery offsets of delayed messages are saved (flushDelayOffsetInterval)."""
+    store_reply_messages: bool = True
+    """Whether replies to requests are stored besides being pushed (storeReplyMessageEnable)."""
     reject_transaction_messages: bool = False
     """Whether messages of transactions are refused (rejectTransactionMessage)."""
     transaction_timeout_ms: int = 6_000

@@ -261,6 +261,10 @@ class Sending:
                 "a transaction"
             )
 
+    def queue_for(self, request: SendRequest, size: int) -> int:
+        """The queue of a message of ``size`` bytes. Raises BrokerError when it is refused."""
+        return self._place(request, size)[1]
+
     def _place(self, request: SendRequest, size: int) -> tuple[TopicConfig, int]:
         """The topic, made if need be, and the queue of a message. Raises BrokerError."""
         topic = self._topics.get(request.topic)

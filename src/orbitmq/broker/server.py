@@ -16,6 +16,7 @@ from orbitmq.broker.handlers.offset import OffsetHandlers
 from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.relay import RelayHandlers
+from orbitmq.broker.handlers.reply import ReplyHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
 from orbitmq.broker.handlers.statistics import StatisticsHandlers
@@ -60,6 +61,7 @@ class BrokerServer:
             StatisticsHandlers(broker),
             OperatorHandlers(broker),
             RelayHandlers(broker),
+            ReplyHandlers(broker),
         )
         handlers = {
             code: handler for family in families for code, handler in family.table().items()

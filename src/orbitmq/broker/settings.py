@@ -67,6 +67,7 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("autoCreateTopicEnable", "auto_create_topics", _FLAG, live=True),
     Key("autoCreateSubscriptionGroup", "auto_create_groups", _FLAG, live=True),
     Key("defaultTopicQueueNums", "default_topic_queues", _NUMBER, live=True),
+    Key("storeReplyMessageEnable", "store_reply_messages", _FLAG, live=True),
     Key("regionId", "region_id", _TEXT, live=True),
     Key("traceOn", "trace_on", _FLAG, live=True),
     # Transactions.

@@ -138,6 +138,11 @@ class Statistics:
         item = self._group_gets.get(f"{topic}@{group}")
         return item.snapshots(now_ms, of_size=False)[0].tps if item else 0.0
 
+    def put_tps(self, topic: str, now_ms: int) -> float:
+        """How many messages a second came to ``topic`` in the last minute."""
+        item = self._topic_puts.get(topic)
+        return item.snapshots(now_ms, of_size=False)[0].tps if item else 0.0
+
     def forget_topic(self, topic: str) -> None:
         """Forget what was counted of a topic that is gone."""
         self._forget(topic)

@@ -49,15 +49,12 @@ class StoreStats:
     def wrote(self, messages: int, seconds: float) -> None:
         """A write of that many messages took that long."""
         ms = int(seconds * 1000)
-        if ms > self.longest_write_ms:
-            self.longest_write_ms = ms
+        self.longest_write_ms = max(self.longest_write_ms, ms)
         self._write_times[bisect_left(_WRITE_TIMES, ms)] += messages
 
     def sample(self, now_ms: int) -> None:
         """Note the totals; to be called every second."""
-        self._samples.append(
-            _Sample(now_ms, self.put, self.found, self.missed, self.transferred)
-        )
+        self._samples.append(_Sample(now_ms, self.put, self.found, self.missed, self.transferred))
 
     def begin_day(self, day: int) -> None:
         """Note the totals with which a day begins, counted in days; may be called often."""

@@ -247,7 +247,7 @@ UNUSED: Final = (
         brokerPermission=6 msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
         brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
 
-        storeReplyMessageEnable=true maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
+        maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
         transactionOpBatchInterval=3000 validateSystemTopicWhenUpdateTopic=true
         subscriptionExpiredTimeout=600000 enableMixedMessageType=false
         clearRetryTopicWhenDeleteTopic=true allowRecallWhenBrokerNotWriteable=true

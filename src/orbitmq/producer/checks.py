@@ -32,6 +32,13 @@ _ARGUMENTS: Final = {
     "yours give Message(keys=...)",
     names.INSTANCE_ID: "give the producer a namespace",
 }
+_OF_REPLIES: Final = {
+    names.MESSAGE_TYPE,
+    names.CORRELATION_ID,
+    names.REPLY_TO_CLIENT,
+    names.TTL,
+}
+"""What create_reply_message sets."""
 _REFUSED: Final = names.SYSTEM_PROPERTIES - _SETTABLE
 _TEXT: Final = "it must be text (str), or None"
 _USUAL: Final = 1 << 31
@@ -65,7 +72,11 @@ def check_message(message: Message) -> None:
     if properties.__class__ is not dict and not isinstance(properties, Mapping):
         raise _wrong(message, "properties", "it must be a mapping of str to str, or None")
     if not _REFUSED.isdisjoint(properties):
-        name = next(name for name in properties if name in _REFUSED)
+        is_reply = properties.get(names.MESSAGE_TYPE) == names.REPLY
+        refused = _REFUSED - _OF_REPLIES if is_reply else _REFUSED
+        name = next((name for name in properties if name in refused), None)
+        if name is None:
+            return
         remedy = _ARGUMENTS.get(name, "RocketMQ itself sets it: choose another name")
         raise InvalidMessageError(
             f"property {name!r} of a message to {message.topic!r} is RocketMQ's own: {remedy}"

@@ -23,22 +23,24 @@ from orbitmq.errors import (
     ClientStateError,
     IllegalNameError,
     InvalidMessageError,
-    OrbitMQError,
     RequestTimeoutError,
 )
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_group
-from orbitmq.producer.checks import check_queue
+from orbitmq.producer.checks import check_batch, check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
 from orbitmq.producer.hooks import ProducerHooks
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing, prepare_batch, prepare_message
 from orbitmq.producer.publish import PublishInfo
+from orbitmq.producer.requests import Request, Requests, request_properties
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sender import Deadline, Sender, Sink
+from orbitmq.producer.sender import Deadline, Posted, Sender, Sink
 from orbitmq.producer.sending import Sending
 from orbitmq.producer.under_way import UnderWay
 from orbitmq.wire.bodies import TopicRouteData
+from orbitmq.wire.message_view import MessageView
+from orbitmq.wire.properties import CORRELATION_ID
 
 if TYPE_CHECKING:
     from orbitmq.producer.trace_dispatcher import TraceDispatcher
@@ -50,6 +52,9 @@ Messages: TypeAlias = Message | Sequence[Message]
 
 SendCallback: TypeAlias = Callable[[SendResult | None, BaseException | None], None]
 """Gets the result and None, or None and the error."""
+
+RequestCallback: TypeAlias = Callable[[MessageView | None, BaseException | None], None]
+"""Gets the reply and None, or None and the error."""
 
 _RESERVED_GROUP = "DEFAULT_PRODUCER"
 _LOOKS = 10
@@ -183,16 +188,34 @@ class ProducerCore(ClientCore):
         else:
             placed = selector is not None or queue is not None
             outgoing = prepare_batch(message, self.config, self.namespace, placed=placed)
-        if queue is not None:
-            check_queue(queue)
-            if self.namespace.wrap(queue.topic) != outgoing.topic:
-                raise InvalidMessageError(
-                    f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of "
-                    "its topic"
-                )
+        self._check_placed(outgoing, queue)
         if self.hooks.around_sends:
             outgoing = outgoing._replace(given=message)
         return outgoing
+
+    def prepare_request(
+        self, message: Message, queue: MessageQueue | None, deadline: Deadline
+    ) -> Outgoing:
+        """As :meth:`prepare`, of a message that asks for a reply until ``deadline``."""
+        given: object = message
+        if not isinstance(given, Message):
+            check_batch(given)
+            raise InvalidMessageError("a request is one message, not a batch: send them one by one")
+        own = request_properties(self.instance.client_id, deadline.timeout_ms)
+        outgoing = prepare_message(message, self.config, self.namespace, own)
+        self._check_placed(outgoing, queue)
+        shown = message if self.hooks.around_sends else None
+        return outgoing._replace(given=shown, correlation_id=own[CORRELATION_ID])
+
+    def _check_placed(self, outgoing: Outgoing, queue: MessageQueue | None) -> None:
+        if queue is None:
+            return
+        check_queue(queue)
+        if self.namespace.wrap(queue.topic) != outgoing.topic:
+            raise InvalidMessageError(
+                f"a message to topic {outgoing.topic!r} cannot go to {queue}: give a queue of its "
+                "topic"
+            )
 
     def known_queues(self, topic: str) -> Sequence[MessageQueue] | None:
         """The writable queues of ``topic``, if they are known already, as users know them."""
@@ -204,20 +227,10 @@ class ProducerCore(ClientCore):
 
         Raises TopicNotFoundError, ConnectError, RequestTimeoutError.
         """
-        found: asyncio.Future[PublishInfo | OrbitMQError] = asyncio.Future()
-
-        def on_found(outcome: PublishInfo | OrbitMQError) -> None:
-            if not found.done():
-                found.set_result(outcome)
-
         topic = self.namespace.wrap(topic)
         routes = self._sender.routes
-        routes.find(topic, deadline.at, on_found)
-        done, _ = await asyncio.wait([found], timeout=self.time_left(deadline))
         servers = self.instance.name_servers.addresses
-        outcome: PublishInfo | OrbitMQError | None = (
-            found.result() if done else routes.error_of(topic)
-        )
+        outcome = await routes.wait_for(topic, deadline.at) or routes.error_of(topic)
         if isinstance(outcome, PublishInfo):
             return self._for_user(outcome)
         if outcome is not None:
@@ -269,13 +282,33 @@ class ProducerCore(ClientCore):
             oneway=oneway,
         )
 
-    def post(self, sending: Sending) -> None:
+    def requesting(
+        self, outgoing: Outgoing, sink: Sink, queue: MessageQueue | None, deadline: Deadline
+    ) -> Request:
+        """A request ready to be handed over; its reply goes to ``sink``."""
+        retries = self.config.retry_times_when_send_async_failed
+
+        def make_sending(sink: Sink, deadline: Deadline) -> Sending:
+            return self.sending(outgoing, sink, queue, deadline, retries=retries)
+
+        return Request(
+            self._sender,
+            Requests.of(self.instance),
+            make_sending,
+            sink,
+            topic=outgoing.topic,
+            correlation_id=outgoing.correlation_id or "",
+            size=len(outgoing.body),
+            deadline=deadline,
+        )
+
+    def post(self, sending: Posted) -> None:
         """Hand a message to the private loop."""
         self.thread.post(sending.start)
 
     # Room
 
-    def post_if_room(self, sending: Sending) -> bool:
+    def post_if_room(self, sending: Posted) -> bool:
         """Hand a message to the private loop if there is room for it."""
         try:
             if not self.in_flight.try_enter(sending, sending.size):
@@ -287,7 +320,7 @@ class ProducerCore(ClientCore):
             raise
         return True
 
-    def leave_line(self, sending: Sending) -> bool:
+    def leave_line(self, sending: Posted) -> bool:
         """Wait for room no more; whether it has not come."""
         was_there = self.in_flight.leave_line(sending)
         if was_there:
@@ -295,7 +328,7 @@ class ProducerCore(ClientCore):
         return was_there
 
     def line_up(
-        self, sending: Sending, on_turn: Callable[[bool], object], *, own_timeout: bool
+        self, sending: Posted, on_turn: Callable[[bool], object], *, own_timeout: bool
     ) -> None:
         """Hand it over at its turn; ``on_turn`` is told of that, or that there was none.
 

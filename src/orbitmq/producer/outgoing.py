@@ -46,6 +46,8 @@ class Outgoing(NamedTuple):
     """What it is sent by (MQClientAPIImpl.sendMessage)."""
     given: Message | Sequence[Message] | None = None
     """What the user gave, where hooks are to see it."""
+    correlation_id: str | None = None
+    """What its reply is known by, if it asks for one."""
 
 
 def prepare_message(

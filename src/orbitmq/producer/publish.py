@@ -90,6 +90,19 @@ class PublishRoutes:
         self._waiting[topic] = [on_found]
         self._instance.spawn(self._find(topic))
 
+    async def wait_for(self, topic: str, deadline: float) -> PublishInfo | OrbitMQError | None:
+        """What :meth:`find` finds; None where that takes until ``deadline``."""
+        found: asyncio.Future[PublishInfo | OrbitMQError] = asyncio.Future()
+
+        def on_found(outcome: PublishInfo | OrbitMQError) -> None:
+            if not found.done():
+                found.set_result(outcome)
+
+        self.find(topic, deadline, on_found)
+        left = max(0.0, deadline - self._instance.clock.monotonic())
+        done, _ = await asyncio.wait([found], timeout=left)
+        return found.result() if done else None
+
     def error_of(self, topic: str) -> OrbitMQError | None:
         """Why ``topic`` has not been found so far, while it is looked for."""
         return self._last_error.get(topic)

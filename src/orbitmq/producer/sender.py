@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Protocol
 
 from orbitmq.client.instance import ClientInstance
@@ -66,6 +66,17 @@ class ForgetfulSink:
             self._outgoing.topic,
             error,
         )
+
+
+class Posted(Hashable, Protocol):
+    """What is handed to the private loop, and takes room until its outcome."""
+
+    size: int
+    deadline: Deadline
+
+    def start(self) -> None:
+        """Take the first step, on the private loop."""
+        ...
 
 
 class Pending(Protocol):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from orbitmq.client.mailbox import Waiter
 from orbitmq.client.outcomes import OutcomeFuture
-from orbitmq.message import MessageQueue, SendResult
+from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_topic
 from orbitmq.producer.core import Messages, ProducerCore
 from orbitmq.producer.selectors import QueueSelector
-from orbitmq.producer.sender import Deadline, ForgetfulSink, Sink
-from orbitmq.producer.sending import Sending
+from orbitmq.producer.sender import Deadline, ForgetfulSink, Posted, Sink
+from orbitmq.wire.message_view import MessageView
 
 
 class BlockingSends:
@@ -84,6 +84,42 @@ class BlockingSends:
         if first:
             waiter.wait()
 
+    def request(
+        self,
+        message: Message,
+        selector: QueueSelector | None,
+        arg: object,
+        queue: MessageQueue | None,
+        timeout: float | None,
+    ) -> MessageView:
+        """Send, and wait for the reply."""
+        core = self._core
+        deadline = core.deadline(timeout)
+        outgoing = core.prepare_request(message, queue, deadline)
+        if selector is not None:
+            queue = self._select(selector, message, arg, outgoing.topic, deadline)
+        waiter: Waiter[MessageView] = Waiter()
+        core.post(core.requesting(outgoing, waiter, queue, deadline))
+        return waiter.wait()
+
+    def request_async(
+        self,
+        message: Message,
+        sink: Sink,
+        selector: QueueSelector | None,
+        arg: object,
+        queue: MessageQueue | None,
+        timeout: float | None,
+    ) -> None:
+        """Send; ``sink`` gets the reply. Waits only while ``max_in_flight`` are under way."""
+        core = self._core
+        deadline = core.deadline(timeout)
+        outgoing = core.prepare_request(message, queue, deadline)
+        if selector is not None:
+            queue = self._select(selector, message, arg, outgoing.topic, deadline)
+        request = core.requesting(outgoing, sink, queue, deadline)
+        self._post_with_room(request, own_timeout=timeout is not None)
+
     def queues(self, topic: str, timeout: float | None) -> list[MessageQueue]:
         """The writable queues of ``topic``."""
         check_topic(topic)
@@ -103,7 +139,7 @@ class BlockingSends:
         core = self._core
         return core.known_queues(topic) or core.thread.run(core.find_queues(topic, deadline))
 
-    def _post_with_room(self, sending: Sending, *, own_timeout: bool) -> None:
+    def _post_with_room(self, sending: Posted, *, own_timeout: bool) -> None:
         core = self._core
         if core.post_if_room(sending):
             return
@@ -122,3 +158,7 @@ class BlockingSends:
 
 class SendFuture(OutcomeFuture[SendResult]):
     """The outcome of a ``send_async``."""
+
+
+class RequestFuture(OutcomeFuture[MessageView]):
+    """The outcome of a ``request_async``: the reply."""

@@ -64,4 +64,5 @@ class GroupHandlers:
         self._broker.groups.delete(header.group_name)
         if header.clean_offset:
             self._broker.offsets.forget_group(header.group_name)
+            self._broker.statistics.forget_group(header.group_name)
         return encode_response(command, codes.SUCCESS)

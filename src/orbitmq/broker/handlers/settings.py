@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from orbitmq.broker.broker import Broker
 from orbitmq.codes import RequestCode
 from orbitmq.net.dispatcher import Handler
@@ -14,13 +12,11 @@ class SettingsHandlers:
     """Shows and changes the broker's settings for tools."""
 
     def __init__(self, broker: Broker) -> None:
-        host, port = broker.store_host[:-4], int.from_bytes(broker.store_host[-4:], "big")
-        address = str(ipaddress.ip_address(host))
         directory = broker.store.directory
         facts = {
-            "brokerIP1": address,
-            "brokerIP2": address,
-            "listenPort": str(port),
+            "brokerIP1": broker.ip,
+            "brokerIP2": broker.ip,
+            "listenPort": str(broker.port),
             "storePathRootDir": str(directory),
             "storePathCommitLog": str(directory / "commitlog"),
         }

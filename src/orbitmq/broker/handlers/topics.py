@@ -76,6 +76,7 @@ class TopicHandlers:
         self._check_free(topic)
         self._broker.topics.delete(topic)
         self._broker.offsets.forget_topic(topic)
+        self._broker.statistics.forget_topic(topic)
         self._broker.store.delete_topic(topic)
         return encode_response(command, codes.SUCCESS)
 
