@@ -68,6 +68,17 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("autoCreateSubscriptionGroup", "auto_create_groups", _FLAG, live=True),
     Key("defaultTopicQueueNums", "default_topic_queues", _NUMBER, live=True),
     Key("storeReplyMessageEnable", "store_reply_messages", _FLAG, live=True),
+    Key("brokerPermission", "broker_permission", _NUMBER, live=True),
+    Key("enableTopicMessageTypeCheck", "topic_message_type_check", _FLAG, live=True),
+    Key("enableMixedMessageType", "enable_mixed_message_type", _FLAG, live=True),
+    Key("validateSystemTopicWhenUpdateTopic", "validate_system_topics", _FLAG, live=True),
+    Key("clearRetryTopicWhenDeleteTopic", "clear_retry_topics", _FLAG, live=True),
+    Key("clusterTopicEnable", "cluster_topic_enable", _FLAG),
+    Key("brokerTopicEnable", "broker_topic_enable", _FLAG),
+    Key("rejectPullConsumerEnable", "reject_pull_consumers", _FLAG, live=True),
+    Key("enableSplitMetadata", "enable_split_metadata", _FLAG, live=True),
+    Key("splitMetadataSize", "split_metadata_size", _NUMBER, live=True),
+    Key("enableSingleTopicRegister", "enable_single_topic_register", _FLAG, live=True),
     Key("regionId", "region_id", _TEXT, live=True),
     Key("traceOn", "trace_on", _FLAG, live=True),
     # Transactions.
@@ -120,6 +131,21 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
         live=True,
     ),
     _store("deleteFileBatchMax", "delete_file_batch_max", _NUMBER, live=True),
+    # Timers.
+    _store("timerWheelEnable", "timer_wheel", _FLAG),
+    _store("timerPrecisionMs", "timer_precision_ms", _NUMBER),
+    _store("timerMaxDelaySec", "timer_max_delay_seconds", _NUMBER, live=True),
+    _store("timerRollWindowSlot", "timer_roll_window_slots", _NUMBER),
+    _store("timerCongestNumEachSlot", "timer_congestion_per_slot", _NUMBER, live=True),
+    _store("timerFlushIntervalMs", "timer_flush_interval_ms", _NUMBER, live=True),
+    _store("mappedFileSizeTimerLog", "timer_log_file_size", _NUMBER),
+    _store(
+        "appendTopicForTimerDeleteKey",
+        "append_topic_for_timer_delete_key",
+        _FLAG,
+        live=True,
+    ),
+    Key("recallMessageEnable", "recall_enabled", _FLAG, live=True),
     _store("cutDamagedLog", "cut_damaged_log", _FLAG),
     unused=UNUSED,
     refused=REFUSED,
@@ -132,6 +158,8 @@ KEPT_SETTINGS: Final = "orbitmq.properties"
 """Where changes are kept, below ``config/``, when the broker was started without a file."""
 
 OWN_KEYS: Final = {
+    "appendTopicForTimerDeleteKey",
+    "enableTopicMessageTypeCheck",
     "fastListenPort",
     "nameServerPort",
     "holdSweepInterval",
