@@ -83,7 +83,8 @@ def _timers(broker: Broker) -> dict[str, str]:
     behind_ms = backlog = waiting = 0
     if broker.timers is not None:
         behind_ms = broker.clock.now_ms() - (broker.timers.due_ms or broker.clock.now_ms())
-        backlog, waiting = broker.timers.backlog, broker.timers.timers.pending
+        backlog = broker.timers.backlog
+        waiting = broker.timers.metrics.total
     return {
         "timerReadBehind": str(max(0, behind_ms) // 1000),
         "timerOffsetBehind": str(backlog),
