@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from orbitmq.client.background import Background
 from orbitmq.client.config import make_config
 from orbitmq.client.core import ClientCore
 from orbitmq.client.instance import ClientInstance
@@ -29,6 +30,7 @@ from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_group
 from orbitmq.producer.checks import check_batch, check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
+from orbitmq.producer.detector import Detector
 from orbitmq.producer.hooks import ProducerHooks
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing, prepare_batch, prepare_message
@@ -83,6 +85,7 @@ class ProducerCore(ClientCore):
         self._wait_for_callbacks = True
         self._sender: Sender
         self._under_way: UnderWay
+        self._detecting: Background | None
         self._callbacks_expected = False
         self._trace: TraceDispatcher | None = None
         if self.config.enable_trace:
@@ -121,10 +124,23 @@ class ProducerCore(ClientCore):
         self._under_way = UnderWay(
             self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
         )
+        self._detecting = self._detect()
         # Longer than it takes: messages have their time, and then callbacks.
         self._not_at_exit = self.thread.at_exit(
             self._under_way.end_at_exit, 3 * self.config.send_timeout_ms / 1000
         )
+
+    def _detect(self) -> Background | None:
+        config, faults = self.config, self._sender.faults
+        if faults is None or not config.start_detector_enable:
+            return None
+        detector = Detector(
+            faults,
+            self._sender,
+            interval_ms=config.detect_interval_ms,
+            timeout_ms=config.detect_timeout_ms,
+        )
+        return Background(detector.run(), "the detector of brokers")
 
     def started(self) -> None:
         """Begin heartbeats."""
@@ -145,6 +161,8 @@ class ProducerCore(ClientCore):
         self.lifecycle.begin_shutdown()
         await self._under_way.end(with_callbacks=self._wait_for_callbacks)
         self._not_at_exit()
+        if self._detecting is not None:
+            await self._detecting.stop()
         if self._trace is not None:
             await self._trace.shutdown()
         await self.instance.unregister_producer(self._group)
