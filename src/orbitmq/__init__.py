@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         SendMessageContext,
         SendMessageHook,
     )
+    from orbitmq.producer.outgoing import split_batch
     from orbitmq.producer.requests import create_reply_message
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
@@ -128,6 +129,7 @@ _HOMES = {
         CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
         EndTransactionHook MessageType SendMessageContext SendMessageHook
     """,
+    "orbitmq.producer.outgoing": "split_batch",
     "orbitmq.producer.requests": "create_reply_message",
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.errors": """
@@ -233,6 +235,7 @@ __all__ = [
     "create_reply_message",
     "select_queue_by_hash",
     "select_queue_by_random",
+    "split_batch",
 ]
 
 

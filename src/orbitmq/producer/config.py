@@ -62,6 +62,15 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     send waits (``backPressureForAsyncSendNum``; Java does not limit them unless told to)."""
     max_in_flight_bytes: Count = 100 * 1024 * 1024
     """The same in bytes of body (``backPressureForAsyncSendSize``)."""
+    auto_batch: bool = False
+    """Whether messages wait a little for others to the same queue or topic, with the same tag, and
+    go as one batch. Not those with a ``timeout``, a delay or a transaction, nor one-way."""
+    batch_max_delay_ms: Annotated[int, Meta(ge=1, le=30_000)] = 10
+    """How long they wait at most."""
+    batch_max_bytes: Annotated[int, Meta(ge=1, le=2 * 1024 * 1024)] = 32 * 1024
+    """A batch that has more than this leaves at once."""
+    total_batch_max_bytes: Count = 32 * 1024 * 1024
+    """While more than this is held back or on its way in such batches, messages go one by one."""
     send_latency_fault_enable: bool = False
     """Whether brokers that were slow or failed are left alone for a while
     (sendLatencyFaultEnable, sendLatencyEnable)."""
@@ -85,6 +94,12 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.auto_batch and self.batch_max_delay_ms >= self.send_timeout_ms:
+            raise ConfigError(
+                "batch_max_delay_ms",
+                self.batch_max_delay_ms,
+                f"less than send_timeout_ms={self.send_timeout_ms}, which it is a part of",
+            )
         if list(self.latency_max_ms) != sorted(self.latency_max_ms):
             raise ConfigError("latency_max_ms", self.latency_max_ms, "ascending latencies")
         if len(self.not_available_duration_ms) != len(self.latency_max_ms):
@@ -118,6 +133,10 @@ class ProducerSettings(ClientSettings, total=False):
     default_topic_queue_nums: int
     max_in_flight: int
     max_in_flight_bytes: int
+    auto_batch: bool
+    batch_max_delay_ms: int
+    batch_max_bytes: int
+    total_batch_max_bytes: int
     send_latency_fault_enable: bool
     latency_max_ms: Sequence[int]
     not_available_duration_ms: Sequence[int]

@@ -28,6 +28,7 @@ from orbitmq.errors import (
 )
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_group
+from orbitmq.producer.batching import Batching, Held
 from orbitmq.producer.checks import check_batch, check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
 from orbitmq.producer.detector import Detector
@@ -85,7 +86,8 @@ class ProducerCore(ClientCore):
         self._wait_for_callbacks = True
         self._sender: Sender
         self._under_way: UnderWay
-        self._detecting: Background | None
+        self._detecting: Background | None = None
+        self._batching: Batching | None = None
         self._callbacks_expected = False
         self._trace: TraceDispatcher | None = None
         if self.config.enable_trace:
@@ -125,9 +127,11 @@ class ProducerCore(ClientCore):
             self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
         )
         self._detecting = self._detect()
+        if self.config.auto_batch:
+            self._batching = Batching(self._sender, self.config)
         # Longer than it takes: messages have their time, and then callbacks.
         self._not_at_exit = self.thread.at_exit(
-            self._under_way.end_at_exit, 3 * self.config.send_timeout_ms / 1000
+            self._end_at_exit, 3 * self.config.send_timeout_ms / 1000
         )
 
     def _detect(self) -> Background | None:
@@ -156,9 +160,16 @@ class ProducerCore(ClientCore):
         self._wait_for_callbacks = wait_for_callbacks
         await super().shutdown()
 
+    async def _end_at_exit(self) -> None:
+        if self._batching is not None:
+            self._batching.flush()
+        await self._under_way.end_at_exit()
+
     async def take_down(self) -> None:
         """Send nothing more, and wait."""
         self.lifecycle.begin_shutdown()
+        if self._batching is not None:
+            self._batching.flush()
         await self._under_way.end(with_callbacks=self._wait_for_callbacks)
         self._not_at_exit()
         if self._detecting is not None:
@@ -198,11 +209,21 @@ class ProducerCore(ClientCore):
         return max(0.0, deadline.at - self.instance.clock.monotonic())
 
     def prepare(
-        self, message: Messages, selector: QueueSelector | None, queue: MessageQueue | None
+        self,
+        message: Messages,
+        selector: QueueSelector | None,
+        queue: MessageQueue | None,
+        *,
+        hold: bool = False,
     ) -> Outgoing:
-        """Check the message or batch, and what is said of its queue, and encode it."""
+        """Check the message or batch, and what is said of its queue, and encode it.
+
+        With ``hold`` a message may wait for others, where the producer does that.
+        """
         if isinstance(message, Message):
-            outgoing = prepare_message(message, self.config, self.namespace)
+            batching = self._batching
+            hold = hold and batching is not None and batching.has_room
+            outgoing = prepare_message(message, self.config, self.namespace, hold=hold)
         else:
             placed = selector is not None or queue is not None
             outgoing = prepare_batch(message, self.config, self.namespace, placed=placed)
@@ -288,13 +309,20 @@ class ProducerCore(ClientCore):
         *,
         retries: int = 0,
         oneway: bool = False,
-    ) -> Sending:
+    ) -> Posted:
         """A message ready to be handed to the private loop; its outcome goes to ``sink``."""
+        if queue is not None:
+            queue = self.namespace.wrap_queue(queue)
+        batching, member = self._batching, outgoing.member
+        if member is not None and batching is not None:
+            return Held(
+                batching, outgoing, member, sink, queue=queue, deadline=deadline, retries=retries
+            )
         return Sending(
             self._sender,
             outgoing,
             sink,
-            queue=None if queue is None else self.namespace.wrap_queue(queue),
+            queue=queue,
             deadline=deadline,
             retries=retries,
             oneway=oneway,
@@ -306,7 +334,7 @@ class ProducerCore(ClientCore):
         """A request ready to be handed over; its reply goes to ``sink``."""
         retries = self.config.retry_times_when_send_async_failed
 
-        def make_sending(sink: Sink, deadline: Deadline) -> Sending:
+        def make_sending(sink: Sink, deadline: Deadline) -> Posted:
             return self.sending(outgoing, sink, queue, deadline, retries=retries)
 
         return Request(
