@@ -14,7 +14,7 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__
 
 LAYERS = (
     "codes clock descriptors errors names message properties_file settings wire filters allocate "
-    "net store nameserver broker client producer consumer blocking aio spark testing cli"
+    "net store nameserver broker client producer consumer admin blocking aio spark testing cli"
 ).split()
 
 # What a layer may not see although it stands before it.
@@ -24,6 +24,7 @@ FORBIDDEN = {
     "client": _SERVERS,  # it works against any cluster
     "producer": _SERVERS,
     "consumer": _SERVERS,
+    "admin": _SERVERS,
     "blocking": _SERVERS,
     "aio": _SERVERS | {"blocking"},  # neither face stands on the other
     "spark": _SERVERS,  # a task on a cluster carries no broker

@@ -12,6 +12,8 @@ import pytest
 
 import orbitmq
 from orbitmq import (
+    Admin,
+    AsyncAdmin,
     AsyncLitePullConsumer,
     AsyncProducer,
     AsyncPullConsumer,
@@ -27,8 +29,16 @@ from orbitmq import (
     PushConsumer,
 )
 
-BLOCKING = [Producer, LitePullConsumer, PushConsumer, PullConsumer, PullConsumerScheduleService]
+BLOCKING = [
+    Admin,
+    Producer,
+    LitePullConsumer,
+    PushConsumer,
+    PullConsumer,
+    PullConsumerScheduleService,
+]
 ASYNC = [
+    AsyncAdmin,
     AsyncProducer,
     AsyncLitePullConsumer,
     AsyncPushConsumer,
@@ -43,7 +53,8 @@ def listen(messages: object) -> None:
 
 def make(face: Callable[..., Any], broker: EmbeddedBroker) -> Any:
     arguments = {"listener": listen} if "PushConsumer" in face.__name__ else {}
-    return face("everyone", name_server=broker.name_server, **arguments)
+    group = () if "Admin" in face.__name__ else ("everyone",)
+    return face(*group, name_server=broker.name_server, **arguments)
 
 
 @pytest.mark.parametrize("face", [*BLOCKING, *ASYNC, EmbeddedBroker])
@@ -93,5 +104,9 @@ def test_a_shutdown_takes_seconds_and_none_too(broker: EmbeddedBroker, face: typ
 
 def test_all_faces_are_looked_at() -> None:
     faces = {face.__name__ for face in [*BLOCKING, *ASYNC]}
-    named = {name for name in orbitmq.__all__ if name.endswith(("Producer", "Consumer", "Service"))}
+    named = {
+        name
+        for name in orbitmq.__all__
+        if name.endswith(("Admin", "Producer", "Consumer", "Service"))
+    }
     assert faces == named

@@ -10,6 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orbitmq.admin.offsets import RollbackStats
+    from orbitmq.admin.progress import ConsumerProgress, GroupProgress, QueueProgress
+    from orbitmq.admin.statistics import BrokerConsumeStats, BrokerRuntimeInfo
+    from orbitmq.admin.tracks import MessageTrack, TrackType
+    from orbitmq.aio.admin import AsyncAdmin
     from orbitmq.aio.lite_pull_consumer import AsyncLitePullConsumer
     from orbitmq.aio.producer import AsyncProducer
     from orbitmq.aio.pull_consumer import AsyncPullConsumer
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
         AllocateMachineRoomNearby,
         AllocateStrategy,
     )
+    from orbitmq.blocking.admin import Admin
     from orbitmq.blocking.lite_pull_consumer import LitePullConsumer
     from orbitmq.blocking.producer import Producer
     from orbitmq.blocking.pull_consumer import PullConsumer
@@ -65,6 +71,7 @@ if TYPE_CHECKING:
         NetworkError,
         NoPermissionError,
         OrbitMQError,
+        PartialFailureError,
         QueryNotFoundError,
         RecordError,
         ReplyTimeoutError,
@@ -94,37 +101,83 @@ if TYPE_CHECKING:
     from orbitmq.producer.outgoing import split_batch
     from orbitmq.producer.requests import create_reply_message
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
-    from orbitmq.wire.bodies import ConsumeFromWhere, MessageModel
+    from orbitmq.wire.admin_bodies import ConsumerConnection, ConsumeStats, ProducerConnection
+    from orbitmq.wire.bodies import (
+        ClusterInfo,
+        ConsumeFromWhere,
+        ConsumeType,
+        CustomizedRetryPolicy,
+        ExponentialRetryPolicy,
+        GroupRetryPolicy,
+        MessageModel,
+        SubscriptionData,
+        SubscriptionGroupConfig,
+        TopicConfig,
+        TopicRouteData,
+        TopicStatsTable,
+    )
     from orbitmq.wire.message_view import MessageView
-    from orbitmq.wire.running_info import ConsumerRunningInfo, ConsumeStatusInfo
+    from orbitmq.wire.operator_bodies import (
+        BrokerStatsData,
+        GroupForbidden,
+        ProducerInfo,
+        QueryConsumeQueueResponseBody,
+        QueueTimeSpan,
+    )
+    from orbitmq.wire.running_info import (
+        CMResult,
+        ConsumeMessageDirectlyResult,
+        ConsumerRunningInfo,
+        ConsumeStatusInfo,
+    )
+    from orbitmq.wire.trace_view import TraceType, TraceView
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "orbitmq.allocate": """AllocateAveragely AllocateAveragelyByCircle AllocateByConfig
-        AllocateByConsistentHash AllocateByMachineRoom AllocateMachineRoomNearby
-        AllocateStrategy""",
+    "orbitmq.admin.offsets": "RollbackStats",
+    "orbitmq.admin.progress": "ConsumerProgress GroupProgress QueueProgress",
+    "orbitmq.admin.statistics": "BrokerConsumeStats BrokerRuntimeInfo",
+    "orbitmq.admin.tracks": "MessageTrack TrackType",
+    "orbitmq.aio.admin": "AsyncAdmin",
+    "orbitmq.aio.lite_pull_consumer": "AsyncLitePullConsumer",
+    "orbitmq.aio.producer": "AsyncProducer",
+    "orbitmq.aio.pull_consumer": "AsyncPullConsumer",
+    "orbitmq.aio.pull_schedule": "AsyncPullConsumerScheduleService",
+    "orbitmq.aio.push_consumer": "AsyncPushConsumer",
+    "orbitmq.allocate": """
+        AllocateAveragely AllocateAveragelyByCircle AllocateByConfig AllocateByConsistentHash
+        AllocateByMachineRoom AllocateMachineRoomNearby AllocateStrategy
+    """,
+    "orbitmq.blocking.admin": "Admin",
     "orbitmq.blocking.lite_pull_consumer": "LitePullConsumer",
     "orbitmq.blocking.producer": "Producer",
     "orbitmq.blocking.pull_consumer": "PullConsumer",
     "orbitmq.blocking.pull_schedule": "PullConsumerScheduleService",
     "orbitmq.blocking.push_consumer": "PushConsumer",
     "orbitmq.broker.embedded": "EmbeddedBroker",
-    "orbitmq.aio.lite_pull_consumer": "AsyncLitePullConsumer",
-    "orbitmq.aio.producer": "AsyncProducer",
-    "orbitmq.aio.pull_consumer": "AsyncPullConsumer",
-    "orbitmq.aio.pull_schedule": "AsyncPullConsumerScheduleService",
-    "orbitmq.aio.push_consumer": "AsyncPushConsumer",
     "orbitmq.consumer.hooks": """
         ConsumeMessageContext ConsumeMessageHook ConsumeReturnType FilterMessageContext
         FilterMessageHook
     """,
-    "orbitmq.consumer.push.listeners": """
-        ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus
-    """,
     "orbitmq.consumer.offsets": "OffsetStore",
     "orbitmq.consumer.pull.schedule": "PullTaskContext",
     "orbitmq.consumer.pull_request": "PullResult",
+    "orbitmq.consumer.push.listeners": """
+        ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus
+    """,
+    "orbitmq.errors": """
+        AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError
+        ConfigError ConnectError ConnectionLostError CorruptStoreError DataLossError
+        DiskFullError FrameError HeaderError IllegalNameError InvalidMessageError
+        MessageIllegalError NetworkError NoPermissionError OrbitMQError PartialFailureError
+        QueryNotFoundError RecordError ReplyTimeoutError RequestNotSupportedError
+        RequestTimeoutError ServiceUnavailableError StoreError StoreLockedError
+        SubscriptionError SystemBusyError TopicNotFoundError WireError
+    """,
+    "orbitmq.filters.subscription": "MessageSelector",
+    "orbitmq.message": "Message MessageQueue PullStatus SendResult SendStatus",
+    "orbitmq.net.tls": "ClientAuth ServerTls TlsMode",
     "orbitmq.producer.hooks": """
         CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
         EndTransactionHook MessageType SendMessageContext SendMessageHook
@@ -132,24 +185,25 @@ _HOMES = {
     "orbitmq.producer.outgoing": "split_batch",
     "orbitmq.producer.requests": "create_reply_message",
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
-    "orbitmq.errors": """
-        AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError ConfigError
-        ConnectError ConnectionLostError CorruptStoreError DataLossError DiskFullError FrameError
-        HeaderError IllegalNameError InvalidMessageError MessageIllegalError NetworkError
-        NoPermissionError OrbitMQError QueryNotFoundError RecordError ReplyTimeoutError
-        RequestNotSupportedError RequestTimeoutError ServiceUnavailableError StoreError
-        StoreLockedError SubscriptionError SystemBusyError TopicNotFoundError WireError
+    "orbitmq.wire.admin_bodies": "ConsumeStats ConsumerConnection ProducerConnection",
+    "orbitmq.wire.bodies": """
+        ClusterInfo ConsumeFromWhere ConsumeType CustomizedRetryPolicy ExponentialRetryPolicy
+        GroupRetryPolicy MessageModel SubscriptionData SubscriptionGroupConfig TopicConfig
+        TopicRouteData TopicStatsTable
     """,
-    "orbitmq.filters.subscription": "MessageSelector",
-    "orbitmq.message": "Message MessageQueue PullStatus SendResult SendStatus",
-    "orbitmq.net.tls": "ClientAuth ServerTls TlsMode",
-    "orbitmq.wire.bodies": "ConsumeFromWhere MessageModel",
     "orbitmq.wire.message_view": "MessageView",
-    "orbitmq.wire.running_info": "ConsumeStatusInfo ConsumerRunningInfo",
+    "orbitmq.wire.operator_bodies": """
+        BrokerStatsData GroupForbidden ProducerInfo QueryConsumeQueueResponseBody QueueTimeSpan
+    """,
+    "orbitmq.wire.running_info": """
+        CMResult ConsumeMessageDirectlyResult ConsumeStatusInfo ConsumerRunningInfo
+    """,
+    "orbitmq.wire.trace_view": "TraceType TraceView",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "Admin",
     "AllocateAveragely",
     "AllocateAveragelyByCircle",
     "AllocateByConfig",
@@ -157,6 +211,7 @@ __all__ = [
     "AllocateByMachineRoom",
     "AllocateMachineRoomNearby",
     "AllocateStrategy",
+    "AsyncAdmin",
     "AsyncLitePullConsumer",
     "AsyncProducer",
     "AsyncPullConsumer",
@@ -164,12 +219,17 @@ __all__ = [
     "AsyncPushConsumer",
     "AuthenticationError",
     "BodyError",
+    "BrokerConsumeStats",
     "BrokerError",
     "BrokerInternalError",
+    "BrokerRuntimeInfo",
+    "BrokerStatsData",
+    "CMResult",
     "CheckForbiddenContext",
     "CheckForbiddenHook",
     "ClientAuth",
     "ClientStateError",
+    "ClusterInfo",
     "CommunicationMode",
     "ConfigError",
     "ConnectError",
@@ -177,21 +237,31 @@ __all__ = [
     "ConsumeConcurrentlyContext",
     "ConsumeFromWhere",
     "ConsumeMessageContext",
+    "ConsumeMessageDirectlyResult",
     "ConsumeMessageHook",
     "ConsumeOrderlyContext",
     "ConsumeReturnType",
+    "ConsumeStats",
     "ConsumeStatus",
     "ConsumeStatusInfo",
+    "ConsumeType",
+    "ConsumerConnection",
+    "ConsumerProgress",
     "ConsumerRunningInfo",
     "CorruptStoreError",
+    "CustomizedRetryPolicy",
     "DataLossError",
     "DiskFullError",
     "EmbeddedBroker",
     "EndTransactionContext",
     "EndTransactionHook",
+    "ExponentialRetryPolicy",
     "FilterMessageContext",
     "FilterMessageHook",
     "FrameError",
+    "GroupForbidden",
+    "GroupProgress",
+    "GroupRetryPolicy",
     "HeaderError",
     "IllegalNameError",
     "InvalidMessageError",
@@ -201,24 +271,32 @@ __all__ = [
     "MessageModel",
     "MessageQueue",
     "MessageSelector",
+    "MessageTrack",
     "MessageType",
     "MessageView",
     "NetworkError",
     "NoPermissionError",
     "OffsetStore",
     "OrbitMQError",
+    "PartialFailureError",
     "Producer",
+    "ProducerConnection",
+    "ProducerInfo",
     "PullConsumer",
     "PullConsumerScheduleService",
     "PullResult",
     "PullStatus",
     "PullTaskContext",
     "PushConsumer",
+    "QueryConsumeQueueResponseBody",
     "QueryNotFoundError",
+    "QueueProgress",
+    "QueueTimeSpan",
     "RecordError",
     "ReplyTimeoutError",
     "RequestNotSupportedError",
     "RequestTimeoutError",
+    "RollbackStats",
     "SendMessageContext",
     "SendMessageHook",
     "SendResult",
@@ -227,10 +305,18 @@ __all__ = [
     "ServiceUnavailableError",
     "StoreError",
     "StoreLockedError",
+    "SubscriptionData",
     "SubscriptionError",
+    "SubscriptionGroupConfig",
     "SystemBusyError",
     "TlsMode",
+    "TopicConfig",
     "TopicNotFoundError",
+    "TopicRouteData",
+    "TopicStatsTable",
+    "TraceType",
+    "TraceView",
+    "TrackType",
     "WireError",
     "create_reply_message",
     "select_queue_by_hash",

@@ -15,6 +15,7 @@ OrbitMQError
 │   ├── ConnectionLostError
 │   └── RequestTimeoutError
 │       └── ReplyTimeoutError          to a request that was sent
+├── PartialFailureError        some of the servers an admin client asked did not do it
 ├── BrokerError                the peer answered with an error code
 │   ├── AuthenticationError        it does not believe who asks, or does not let them
 │   ├── TopicNotFoundError, SystemBusyError, ...   by code, see for_code()
@@ -27,6 +28,7 @@ OrbitMQError
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from orbitmq import codes
 
@@ -109,6 +111,25 @@ class ConnectionLostError(NetworkError):
 
 class RequestTimeoutError(NetworkError):
     """No answer came in time; whether the peer carried out the request is not known."""
+
+
+class PartialFailureError(OrbitMQError):
+    """Of several servers that were asked at once, some failed; what the others did stays done.
+
+    Attributes: ``result``, what the call returns when nobody fails, made of the answers that came;
+    ``failures``, the error of each server that failed, by its address.
+    """
+
+    def __init__(self, result: object, failures: Mapping[str, OrbitMQError]) -> None:
+        told = "; ".join(f"{address}: {error}" for address, error in failures.items())
+        super().__init__(f"{len(failures)} of the servers asked failed: {told}")
+        self.result = result
+        self.failures = dict(failures)
+
+    def __reduce__(
+        self,
+    ) -> tuple[type[PartialFailureError], tuple[object, dict[str, OrbitMQError]]]:
+        return type(self), (self.result, self.failures)
 
 
 class ReplyTimeoutError(RequestTimeoutError):

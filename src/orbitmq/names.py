@@ -18,6 +18,7 @@ DLQ_PREFIX: Final = "%DLQ%"
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """The topic whose settings new topics inherit."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -26,6 +27,8 @@ BENCHMARK_TOPIC: Final = "BenchmarkTest"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 SYSTEM_PREFIX: Final = "rmq_sys_"
+ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+"""The namespace of a name server's KV in which the order configurations of topics are."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -45,6 +48,7 @@ SYSTEM_TOPICS: Final = frozenset(
 UNSENDABLE_TOPICS: Final = frozenset(
     {
         SCHEDULE_TOPIC,
+        TIMER_TOPIC,
         HALF_TOPIC,
         OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,
@@ -58,6 +62,28 @@ MAX_TOPIC_LENGTH: Final = 127
 MAX_DERIVED_TOPIC_LENGTH: Final = 255
 """The limit of ``%RETRY%`` and ``%DLQ%`` topics."""
 MAX_GROUP_LENGTH: Final = 120
+
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+SYSTEM_GROUPS: Final = frozenset(
+    {
+        "DEFAULT_CONSUMER",
+        "DEFAULT_PRODUCER",
+        "TOOLS_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "CLIENT_INNER_PRODUCER",
+        "SELF_TEST_P_GROUP",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+    }
+)
+"""Groups that are RocketMQ's own, besides those with SYSTEM_GROUP_PREFIX."""
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+"""The group in whose name tools pull."""
 
 _ILLEGAL = re.compile(r"[^%|a-zA-Z0-9_-]")
 
@@ -75,6 +101,11 @@ def dlq_topic(group: str) -> str:
 def is_system_topic(topic: str) -> bool:
     """Whether RocketMQ keeps ``topic`` for itself (broker and cluster names are not known here)."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether RocketMQ keeps ``group`` for itself (isSysConsumerGroup, isPredefinedGroup)."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def check_topic(topic: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from orbitmq.admin.config import AdminConfig
 from orbitmq.client.config import ClientConfig
 from orbitmq.consumer.config import (
     ConsumerConfig,
@@ -35,6 +36,7 @@ CLASSES: tuple[type[ClientConfig], ...] = (
     PushConfig,
     PullConfig,
     PullScheduleConfig,
+    AdminConfig,
 )
 UNITS = (
     ("_ms", "ms"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, CorruptStoreError, StoreError
+from orbitmq.names import ORDER_TOPIC_CONFIG
 from orbitmq.nameserver import kv
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.kv import KVConfig, SavedKVConfig
@@ -217,7 +218,7 @@ def test_routes_and_registrations_tell_the_order_configuration_where_that_is_set
     async def main() -> None:
         async with Running(NameServerConfig(order_message_enable=True)) as peer:
             assert not (await register(peer, "T", "U")).body
-            await peer.put("T", "b:4", kv.ORDER_TOPIC_CONFIG)
+            await peer.put("T", "b:4", ORDER_TOPIC_CONFIG)
             answer = await register(peer, "T", "U")
             assert KVTable.decode(answer.body).table == {"T": "b:4"}
             for topic, order in (("T", "b:4"), ("U", None)):

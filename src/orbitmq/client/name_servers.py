@@ -53,7 +53,13 @@ class NameServers:
         """The address server gave none; those known stay."""
         self._why_unknown = str(error)
 
-    async def ask(self, code: int, header: Header, *, timeout_ms: int) -> RemotingCommand:
+    async def all(self, *, timeout_ms: int) -> list[str]:
+        """The addresses of all. Raises ConnectError where none is known in time."""
+        if not self._known.is_set():
+            await self._wait_until_known(timeout_ms)
+        return sorted(self._order)
+
+    async def ask(self, code: int, header: Header | None, *, timeout_ms: int) -> RemotingCommand:
         """The answer of the first that gives one; its response code is the caller's to judge.
 
         Each gets its share of the time. Raises ConnectError, naming them all, when none answers.

@@ -16,13 +16,12 @@ from typing import Final, Self
 
 from orbitmq.client.config import NAME_SERVER_ENV, ClientConfig
 from orbitmq.message import MessageQueue
-from orbitmq.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from orbitmq.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUP_PREFIX, is_system_topic
 from orbitmq.wire.message_view import MessageView
 
 SEPARATOR: Final = "%"
 """What stands between the namespace and the name."""
 
-_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 _INSTANCE_ENDPOINT: Final = re.compile(r"(?:\w+://)?(MQ_INST_\w+_\w+)\.", re.ASCII)
 
 
@@ -128,4 +127,4 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _is_system_resource(name: str) -> bool:
-    return is_system_topic(name) or name.startswith(_SYSTEM_GROUP_PREFIX)
+    return is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX)

@@ -21,9 +21,6 @@ from orbitmq.wire.namesrv_bodies import KVConfigSerializeWrapper
 
 log = logging.getLogger("orbitmq.nameserver")
 
-ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
-"""The namespace of order configurations (NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG)."""
-
 # Java's name server keeps whatever it is told; these bound what strangers can have kept.
 MAX_NAME_LENGTH: Final = 255
 """How long a namespace and a key may be, in characters."""

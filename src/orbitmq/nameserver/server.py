@@ -17,8 +17,9 @@ from orbitmq import codes
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, StoreError
+from orbitmq.names import ORDER_TOPIC_CONFIG
 from orbitmq.nameserver.config import NameServerConfig
-from orbitmq.nameserver.kv import ORDER_TOPIC_CONFIG, SavedKVConfig
+from orbitmq.nameserver.kv import SavedKVConfig
 from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Answer, Dispatcher, Handler

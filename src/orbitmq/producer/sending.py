@@ -275,6 +275,7 @@ class Sending:
             header.transaction_id,
             header.msg_region or DEFAULT_REGION,
             header.trace_on != "false",
+            header.recall_handle,
         )
 
     def _note(self, faults: FaultStrategy, answer: RemotingCommand | NetworkError) -> None:

@@ -1,0 +1,117 @@
+"""The bodies of what only operators' tools ask of brokers, typed as in bodies.py."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from orbitmq.message import MessageQueue
+from orbitmq.wire.admin_bodies import ConsumeStats
+from orbitmq.wire.bodies import Body, SubscriptionData, TopicConfig
+
+
+class CreateTopicListRequestBody(Body, frozen=True):
+    """Several topics to make or change (18)."""
+
+    topic_config_list: list[TopicConfig] = []
+
+
+class GroupForbidden(Body, frozen=True):
+    """Whether a group may read a topic at a broker (353)."""
+
+    topic: str | None = None
+    group: str | None = None
+    readable: bool | None = None
+
+
+class ConsumeQueueData(Body, frozen=True):
+    """One entry of a consume queue: where its message lies, and the code of its tag (321).
+
+    ``eval`` says whether the filter of the group asked for takes it; ``msg`` what went wrong.
+    """
+
+    physic_offset: int = 0
+    physic_size: int = 0
+    tags_code: int = 0
+    extend_data_json: str | None = None
+    bit_map: str | None = None
+    eval: bool = False
+    msg: str | None = None
+
+
+class QueryConsumeQueueResponseBody(Body, frozen=True):
+    """Entries of a consume queue, and the range it has (321)."""
+
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
+    queue_data: list[ConsumeQueueData] | None = None
+    max_queue_index: int = 0
+    min_queue_index: int = 0
+
+
+class QueueTimeSpan(Body, frozen=True):
+    """From when to when a queue's messages were stored, and how far a group is (303).
+
+    All in ms; ``delay_time`` is how old the next message to consume is.
+    """
+
+    message_queue: MessageQueue
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+
+
+class QueryConsumeTimeSpanBody(Body, frozen=True):
+    """The time spans of a topic's queues at a broker."""
+
+    consume_time_span_set: list[QueueTimeSpan] = []
+
+
+class BrokerStatsItem(Body, frozen=True):
+    """A count, how many that is a second, and the mean of what was counted (``avgpt``)."""
+
+    sum: int = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class BrokerStatsData(Body, frozen=True):
+    """A statistic of a broker over the last minute, hour and day (315)."""
+
+    stats_minute: BrokerStatsItem = BrokerStatsItem()
+    stats_hour: BrokerStatsItem = BrokerStatsItem()
+    stats_day: BrokerStatsItem = BrokerStatsItem()
+
+
+class ConsumeStatsList(Body, frozen=True):
+    """The progress of all groups of a broker (317)."""
+
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
+    broker_addr: str | None = None
+    total_diff: int = 0
+    total_inflight_diff: int = 0
+
+
+class ProducerInfo(Body, frozen=True):
+    """A producer as a broker knows it; ``last_update_timestamp`` in ms."""
+
+    client_id: str
+    remote_ip: str | None = field(default=None, name="remoteIP")
+    language: str = "JAVA"
+    version: int = 0
+    last_update_timestamp: int = 0
+
+
+class ProducerTableInfo(Body, frozen=True):
+    """All producers of a broker, by group (328)."""
+
+    data: dict[str, list[ProducerInfo]] = {}
+
+
+class SetMessageRequestModeRequestBody(Body, frozen=True):
+    """How a group's consumers get a topic's messages: PULL or POP (401)."""
+
+    topic: str
+    consumer_group: str
+    mode: str = "PULL"
+    pop_share_queue_num: int = 0
