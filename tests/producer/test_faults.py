@@ -53,8 +53,8 @@ def test_queues_take_turns_while_all_is_well() -> None:
             "makers",
             name_server=cluster.address,
             send_latency_fault_enable=True,
-            latency_max_ms=[3_600_000],  # no machine is so slow
-            not_available_duration_ms=[1],
+            latency_max_ms=(3_600_000,),  # no machine is so slow
+            not_available_duration_ms=(1,),
         ) as producer,
     ):
         queues = [producer.send(Message("orders", b"-")).message_queue for _ in range(8)]

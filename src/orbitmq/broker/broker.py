@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from orbitmq.broker.clean_up import CleanUp
 from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.deferring import Deferring
@@ -27,8 +28,9 @@ from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
 from orbitmq.broker.recalling import Recalling
 from orbitmq.broker.replying import Replying
+from orbitmq.broker.request_modes import RequestModes
 from orbitmq.broker.retry import Retrying
-from orbitmq.broker.saved import SavedTables
+from orbitmq.broker.saved import SavedTables, Tables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
 from orbitmq.broker.timer_flusher import TimerFlusher
@@ -88,7 +90,14 @@ class Broker:
             self.producers: ProducerTable[Hashable] = ProducerTable()
             self.locks = QueueLocks()
             self.retrying = Retrying(
-                self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
+                config,
+                self.store,
+                self.topics,
+                self.groups,
+                self.locks,
+                delays,
+                self.now_ms,
+                store_host,
             )
             self.delivery = Delivery(self.store, delays, self.write)
             self.timers = self._open_timers(file_ops)
@@ -134,16 +143,18 @@ class Broker:
                 self.offsets,
                 self.pulling.held,
             )
-            self.saved = SavedTables(
-                directory,
+            self.request_modes = RequestModes(self.topics, self.groups)
+            self.clean_up = CleanUp(config, self.store, self.topics, self.groups, self.offsets)
+            tables = Tables(
                 self.topics,
                 self.groups,
                 self.offsets,
                 self.delivery,
+                self.request_modes,
                 self.timers.metrics if self.timers is not None else None,
-                clock,
-                sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
+            sync = config.store_config.flush_mode is FlushMode.SYNC
+            self.saved = SavedTables(directory, tables, clock, sync=sync)
             self.saved.load()
             for topic in self.saved.deleted_topics:  # its queues may be there still
                 self.store.delete_topic(topic)
@@ -263,6 +274,7 @@ class Broker:
             "topics": self.topics.changed,
             "consumer groups": self.groups.changed,
             "consumer offsets": self.offsets.changed,
+            "modes of consumer groups": self.request_modes.changed,
             "delivery offsets of delayed messages": self.delivery.changed,
         }
         unsaved = ", ".join(name for name, is_changed in changed.items() if is_changed)
@@ -295,6 +307,8 @@ class Broker:
         self.store.renew(config.store_config)
         self.topics.renew(config)
         self.groups.renew(config)
+        self.retrying.renew(config)
+        self.clean_up.renew(config)
         self.sending.renew(config)
         self.recalling.renew(config)
         self.pulling.renew(config)

@@ -161,7 +161,7 @@ class Node:
                 timeout_ms=_FOR_EVER_MS,
                 acting_master=False,
             ),
-            topics,
+            map(self.broker.topics.announced, topics),
             self.broker.topics.version,
             connection=None,
             now_ms=0,

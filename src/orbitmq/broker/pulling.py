@@ -104,6 +104,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on."""
         self.subscriptions.renew(config)
+        self._permission = config.broker_permission
         self._max_count = config.max_pull_count
         self._max_bytes = config.max_pull_bytes
 
@@ -198,6 +199,11 @@ class Pulling(Generic[_OwnerT, _RequestT]):
 
     def _check(self, pull: Pull) -> tuple[SubscriptionGroupConfig, TopicConfig, MessageFilter]:
         """The group, the topic and the filter of a pull that may be carried out."""
+        if not self._permission & _PERM_READ:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"the broker may not be read: its brokerPermission is {self._permission}",
+            )
         group = self._groups.find(pull.group)
         if group is None:
             raise BrokerError(
@@ -226,6 +232,10 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 f"{topic.read_queue_nums - 1}; ask for its route again",
             )
         if pull.expression is None:
+            if self._groups.forbidden and not self._groups.may_read(pull.group, pull.topic):
+                raise BrokerError(
+                    codes.NO_PERMISSION, f"group {pull.group} is forbidden to read {pull.topic}"
+                )
             match = self.subscriptions.of_group(group, pull.topic, pull.sub_version)
         else:
             match = self.subscriptions.of_pull(pull.topic, pull.expression, pull.expression_type)

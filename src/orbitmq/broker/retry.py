@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from orbitmq import codes
+from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.redraft import redraft
 from orbitmq.broker.schedule import postpone
-from orbitmq.broker.topics import UNIT_SUB_TOPIC, TopicTable, any_queue
+from orbitmq.broker.topics import PERM_WRITE, UNIT_SUB_TOPIC, TopicTable, any_queue
 from orbitmq.errors import BrokerError
 from orbitmq.names import RETRY_PREFIX, dlq_topic, retry_topic
 from orbitmq.store.delay_levels import DelayLevels
@@ -57,6 +58,7 @@ class Retrying:
 
     def __init__(
         self,
+        config: BrokerConfig,
         store: MessageStore,
         topics: TopicTable,
         groups: GroupTable,
@@ -65,6 +67,7 @@ class Retrying:
         now_ms: Callable[[], int],
         store_host: bytes,
     ) -> None:
+        self.renew(config)
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -73,14 +76,33 @@ class Retrying:
         self._now_ms = now_ms
         self._store_host = store_host
 
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._permission = config.broker_permission
+
     def send_back(self, request: SendBackRequest) -> None:
         """Stage a consumed message again for its group: delayed, or into its dead-letter topic.
 
-        Raises BrokerError when the group or the message is not there.
+        Raises BrokerError when the group or the message is not there, or its retry topic may not
+        be written.
         """
         group = self._group(request.group)
+        if not self._permission & PERM_WRITE:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"the broker takes no messages back: its brokerPermission is {self._permission}",
+            )
         if group.retry_queue_nums <= 0:
             return
+        sys_flag = UNIT_SUB_TOPIC if request.unit_mode else 0
+        topic = self._topics.create_derived(
+            retry_topic(request.group), group.retry_queue_nums, sys_flag
+        )
+        if not topic.perm & PERM_WRITE:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"topic {topic.topic_name} may not be written: its permission is {topic.perm}",
+            )
         record = self._store.record_at(request.offset)
         if record is None:
             raise BrokerError(
@@ -97,12 +119,10 @@ class Retrying:
         draft.store_host = self._store_host
         level = request.delay_level or _FIRST_LEVEL + draft.reconsume_times
         maximum = _either(request.max_reconsume_times, group.retry_max_times)
-        draft.topic = retry_topic(request.group)
+        draft.topic = topic.topic_name
         if draft.reconsume_times >= maximum or level < 0:
             self.give_up(draft, properties)
         else:
-            sys_flag = UNIT_SUB_TOPIC if request.unit_mode else 0
-            topic = self._topics.create_derived(draft.topic, group.retry_queue_nums, sys_flag)
             draft.queue_id = any_queue(topic)
             postpone(draft, properties, level, self._delays)
         draft.reconsume_times += 1

@@ -16,6 +16,7 @@ from orbitmq.broker.handlers.offset import OffsetHandlers
 from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
 from orbitmq.broker.handlers.relay import RelayHandlers
+from orbitmq.broker.handlers.replicas import ReplicaHandlers
 from orbitmq.broker.handlers.reply import ReplyHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
@@ -58,6 +59,7 @@ class BrokerServer:
             self._clients,
             TopicHandlers(broker),
             GroupHandlers(broker),
+            ReplicaHandlers(broker),
             self._settings,
             StatisticsHandlers(broker),
             OperatorHandlers(broker),

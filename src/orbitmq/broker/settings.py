@@ -61,8 +61,20 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("autoCreateTopicEnable", "auto_create_topics", _FLAG, live=True),
     Key("autoCreateSubscriptionGroup", "auto_create_groups", _FLAG, live=True),
     Key("defaultTopicQueueNums", "default_topic_queues", _NUMBER, live=True),
+    Key("brokerPermission", "broker_permission", _NUMBER, live=True),
+    Key("enableTopicMessageTypeCheck", "topic_message_type_check", _FLAG, live=True),
+    Key("enableMixedMessageType", "enable_mixed_message_type", _FLAG, live=True),
+    Key("validateSystemTopicWhenUpdateTopic", "validate_system_topics", _FLAG, live=True),
+    Key("clearRetryTopicWhenDeleteTopic", "clear_retry_topics", _FLAG, live=True),
+    Key("clusterTopicEnable", "cluster_topic_enable", _FLAG),
+    Key("brokerTopicEnable", "broker_topic_enable", _FLAG),
+    Key("rejectPullConsumerEnable", "reject_pull_consumers", _FLAG, live=True),
+    Key("enableSplitMetadata", "enable_split_metadata", _FLAG, live=True),
+    Key("splitMetadataSize", "split_metadata_size", _NUMBER, live=True),
+    Key("enableSingleTopicRegister", "enable_single_topic_register", _FLAG, live=True),
     Key("regionId", "region_id", _TEXT, live=True),
     Key("traceOn", "trace_on", _FLAG, live=True),
+    Key("storeReplyMessageEnable", "store_reply_messages", _FLAG),
     # Transactions.
     Key("rejectTransactionMessage", "reject_transaction_messages", _FLAG, live=True),
     Key("transactionTimeOut", "transaction_timeout_ms", _NUMBER, live=True),
@@ -133,6 +145,7 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
 """Every key that sets something."""
 
 OWN_KEYS: Final = {
+    "enableTopicMessageTypeCheck",
     "fastListenPort",
     "nameServerPort",
     "holdSweepInterval",

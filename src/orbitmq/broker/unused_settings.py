@@ -196,9 +196,9 @@ UNUSED: Final = (
         """
         fetchNameSrvAddrByDnsLookup=false registerBrokerTimeoutMills=24000 compressedRegister=false
         forceRegister=true registerNameServerPeriod=30000 updateNameServerAddrPeriod=120000
-        fetchNamesrvAddrInterval=10000 enableSingleTopicRegister=false
-        enableSplitRegistration=false splitRegistrationSize=800 enableSplitMetadata=true
-        splitMetadataSize=2000 cleanOfflineBrokerInterval=30000
+        fetchNamesrvAddrInterval=10000
+        enableSplitRegistration=false splitRegistrationSize=800
+        cleanOfflineBrokerInterval=30000
         """,
     ),
     Section(
@@ -250,13 +250,12 @@ UNUSED: Final = (
     Section(
         "what it sets is not here yet",
         """
-        brokerPermission=6 msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
+        msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
         brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
 
-        storeReplyMessageEnable=true maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
-        transactionOpBatchInterval=3000 validateSystemTopicWhenUpdateTopic=true
-        subscriptionExpiredTimeout=600000 enableMixedMessageType=false
-        clearRetryTopicWhenDeleteTopic=true allowRecallWhenBrokerNotWriteable=true
+        maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
+        transactionOpBatchInterval=3000 subscriptionExpiredTimeout=600000
+        allowRecallWhenBrokerNotWriteable=true
         putMsgIndexHightWater=600000 messageIndexEnable=true
         maxHashSlotNum=5000000 maxIndexNum=20000000 messageIndexSafe=false defaultQueryMaxNum=32
         timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
@@ -308,13 +307,9 @@ REFUSED: Final = (
         "storePathCommitLog= readOnlyCommitLogStorePaths=",
     ),
     Section(
-        "the topics named after the cluster and the broker are always there",
-        "clusterTopicEnable=true brokerTopicEnable=true",
-    ),
-    Section(
         "a consumer may pull, waits, and is told of changes in its group",
         """
-        longPollingEnable=true litePullMessageEnable=true rejectPullConsumerEnable=false
+        longPollingEnable=true litePullMessageEnable=true
         notifyConsumerIdsChangedEnable=true disableConsumeIfConsumerReadSlowly=false
         """,
     ),

@@ -5,7 +5,6 @@ Times are in milliseconds, sizes in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -57,6 +56,10 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """The topic whose route an unknown topic starts with, where brokers create topics by need."""
     default_topic_queue_nums: Count = 4
     """How many queues a topic created so gets, at most."""
+    topics: tuple[str, ...] = ()
+    """Topics whose routes are fetched at the start, and kept: the brokers of these topics hear of
+    the producer before it sends anything, which lets them ask it about transactions of producers
+    that died."""
     max_in_flight: Count = 1024
     """Messages sent asynchronously and not answered yet, and callbacks not called yet; the next
     send waits (``backPressureForAsyncSendNum``; Java does not limit them unless told to)."""
@@ -116,6 +119,18 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
             )
 
 
+class TransactionProducerConfig(
+    ProducerConfig, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """What a producer of transactions has besides (Java's ``TransactionMQProducer``)."""
+
+    check_threads: Count = 1
+    """How many checks run at once, in threads or as tasks (checkThreadPoolMaxSize)."""
+    check_request_hold_max: Count = 2000
+    """How many checks may wait; further ones are left out, and the broker asks again
+    (checkRequestHoldMax)."""
+
+
 class ProducerSettings(ClientSettings, total=False):
     """The keyword arguments a producer takes; see ProducerConfig."""
 
@@ -131,6 +146,7 @@ class ProducerSettings(ClientSettings, total=False):
     compress_type: CompressionType
     create_topic_key: str
     default_topic_queue_nums: int
+    topics: tuple[str, ...]
     max_in_flight: int
     max_in_flight_bytes: int
     auto_batch: bool
@@ -138,11 +154,18 @@ class ProducerSettings(ClientSettings, total=False):
     batch_max_bytes: int
     total_batch_max_bytes: int
     send_latency_fault_enable: bool
-    latency_max_ms: Sequence[int]
-    not_available_duration_ms: Sequence[int]
+    latency_max_ms: tuple[int, ...]
+    not_available_duration_ms: tuple[int, ...]
     start_detector_enable: bool
     detect_interval_ms: int
     detect_timeout_ms: int
     enable_trace: bool
     trace_topic: str | None
     trace_batch_size: int
+
+
+class TransactionProducerSettings(ProducerSettings, total=False):
+    """The keyword arguments a producer of transactions takes; see TransactionProducerConfig."""
+
+    check_threads: int
+    check_request_hold_max: int

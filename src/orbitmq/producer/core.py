@@ -24,10 +24,11 @@ from orbitmq.errors import (
     ClientStateError,
     IllegalNameError,
     InvalidMessageError,
+    OrbitMQError,
     RequestTimeoutError,
 )
 from orbitmq.message import Message, MessageQueue, SendResult
-from orbitmq.names import check_group
+from orbitmq.names import check_group, check_topic
 from orbitmq.producer.batching import Batching, Held
 from orbitmq.producer.checks import check_batch, check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
@@ -68,8 +69,10 @@ _LOOKS = 10
 class ProducerCore(ClientCore):
     """A producer without a face. Its coroutines run on the private loop, its functions do not."""
 
-    def __init__(self, group: str, settings: ProducerSettings) -> None:
-        self.config = make_config(ProducerConfig, settings)
+    def __init__(
+        self, group: str, settings: ProducerSettings, config: ProducerConfig | None = None
+    ) -> None:
+        self.config = config or make_config(ProducerConfig, settings)
         self.namespace = Namespace.of(self.config)
         group = self.namespace.wrap(group)
         check_group(group)
@@ -83,7 +86,11 @@ class ProducerCore(ClientCore):
             name_server=self.config.name_server or "",
             unit_mode=self.config.unit_mode,
         )
-        self._group = group
+        self.group = group
+        """Its group, as brokers know it."""
+        self._topics = tuple(map(self.namespace.wrap, self.config.topics))
+        for topic in self._topics:
+            check_topic(topic)
         self._wait_for_callbacks = True
         self._sender: Sender
         self._under_way: UnderWay
@@ -114,7 +121,7 @@ class ProducerCore(ClientCore):
         """Join a client instance; does not wait for a name server to answer."""
         instance = await ClientInstance.obtain(self.config)
         try:
-            instance.register_producer(self._group, self)
+            instance.register_producer(self.group, self)
             if self._trace is not None:
                 await self._trace.start()
         except BaseException:
@@ -122,10 +129,10 @@ class ProducerCore(ClientCore):
             raise
         self.instance = instance
         self._sender = Sender(
-            self._group, instance, self.config, self.in_flight, self.namespace, self.hooks
+            self.group, instance, self.config, self.in_flight, self.namespace, self.hooks
         )
         self._under_way = UnderWay(
-            self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
+            self.group, self._sender, self.thread, self.config.send_timeout_ms / 1000
         )
         self._detecting = self._detect()
         if self.config.auto_batch:
@@ -149,8 +156,17 @@ class ProducerCore(ClientCore):
 
     def started(self) -> None:
         """Begin heartbeats."""
-        self.instance.spawn(self.instance.heartbeat())
-        log.info("producer %s started as client %s", self._group, self.instance.client_id)
+        self.instance.spawn(self._greet_brokers())
+        log.info("producer %s started as client %s", self.group, self.instance.client_id)
+
+    async def _greet_brokers(self) -> None:
+        """Find the brokers of the topics it was told of, and tell all brokers of it."""
+        for topic in self._topics:
+            try:
+                await self.instance.topic_route(topic)
+            except OrbitMQError as error:
+                log.warning("the route of topic %s is not known yet: %s", topic, error)
+        await self.instance.heartbeat()
 
     async def shutdown(self, *, wait_for_callbacks: bool = True) -> None:
         """Wait for the outcome of what is on its way, then leave the brokers.
@@ -177,9 +193,9 @@ class ProducerCore(ClientCore):
             await self._detecting.stop()
         if self._trace is not None:
             await self._trace.shutdown()
-        await self.instance.unregister_producer(self._group)
+        await self.instance.unregister_producer(self.group)
         await self.instance.release()
-        log.info("producer %s shut down", self._group)
+        log.info("producer %s shut down", self.group)
 
     def loop_ends(self, error: ClientStateError) -> None:
         """What is still on its way has this error as its outcome."""
@@ -188,8 +204,8 @@ class ProducerCore(ClientCore):
     # What the instance asks
 
     def topics(self) -> Iterable[str]:
-        """The topics it sends to."""
-        return self._sender.routes.topics()
+        """The topics it sends to, or was told of."""
+        return {*self._topics, *self._sender.routes.topics()}
 
     def route_changed(self, topic: str, route: TopicRouteData) -> None:
         """Take over a route."""
@@ -290,7 +306,7 @@ class ProducerCore(ClientCore):
         timeout_ms = max(1, round(self.time_left(deadline) * 1000))
         check_recall(topic, handle)
         topic = self.namespace.wrap(topic)
-        return await recall(self.instance, self._group, topic, handle, timeout_ms)
+        return await recall(self.instance, self.group, topic, handle, timeout_ms)
 
     def select(
         self,

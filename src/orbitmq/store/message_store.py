@@ -341,6 +341,10 @@ class MessageStore:
 
     # Reading
 
+    def set_read_ahead(self, *, enabled: bool) -> None:
+        """Whether the system is to read on ahead of what is read of the commit log, as it does."""
+        self._log.set_read_ahead(enabled=enabled)
+
     def get_messages(
         self,
         topic: str,

@@ -340,10 +340,14 @@ class TopicCountResponseHeader(Header):
 
 
 class DeleteSubscriptionGroupRequestHeader(Header):
-    """DELETE_SUBSCRIPTIONGROUP (207); ``clean_offset`` also drops what the group committed."""
+    """DELETE_SUBSCRIPTIONGROUP (207).
+
+    ``clean_offset`` also drops what the group committed; before 5 it is named ``remove_offset``.
+    """
 
     group_name: str
     clean_offset: bool = False
+    remove_offset: bool = False
 
 
 # What an operator asks of a broker about consumers, and what the broker then asks of these
