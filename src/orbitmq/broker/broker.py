@@ -26,6 +26,7 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.queries import Queries
 from orbitmq.broker.recalling import Recalling
 from orbitmq.broker.replying import Replying
 from orbitmq.broker.request_modes import RequestModes
@@ -124,6 +125,7 @@ class Broker:
                 self.write,
                 clock.now_ms,
             )
+            self.queries: Queries[Hashable] = Queries(self.store, self.consumers)
             self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config,

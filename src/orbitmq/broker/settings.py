@@ -104,6 +104,12 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     _store("markBytes", "mark_bytes", _NUMBER, live=True),
     _store("maxUnflushedBytes", "max_unflushed_bytes", _NUMBER, live=True),
     _store("messageDelayLevel", "delay_levels", _TEXT),
+    # The key index.
+    _store("messageIndexEnable", "message_index_enable", _FLAG),
+    _store("maxHashSlotNum", "max_hash_slot_num", _NUMBER),
+    _store("maxIndexNum", "max_index_num", _NUMBER),
+    _store("defaultQueryMaxNum", "default_query_max_num", _NUMBER, live=True),
+    _store("maxMsgsNumBatch", "max_msgs_num_batch", _NUMBER, live=True),
     # Retention.
     _store("fileReservedTime", "file_reserved_hours", _NUMBER, live=True),
     _store("deleteWhen", "delete_when", _TEXT, live=True),

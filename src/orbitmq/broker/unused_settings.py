@@ -173,7 +173,7 @@ UNUSED: Final = (
         usePIDColdCtrStrategy=true cgColdReadThreshold=3145728 globalColdReadThreshold=104857600
         enableScheduleMessageStats=true enableScheduleAsyncDeliver=false
         scheduleAsyncDeliverMaxPendingLimit=2000 scheduleAsyncDeliverMaxResendNum2Blocked=3
-        maxDelayTime=40 isEnableBatchPush=false enableBatchPush=false maxMsgsNumBatch=64
+        maxDelayTime=40 isEnableBatchPush=false enableBatchPush=false
         """,
     ),
     Section(
@@ -256,8 +256,8 @@ UNUSED: Final = (
         maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
         transactionOpBatchInterval=3000 subscriptionExpiredTimeout=600000
         allowRecallWhenBrokerNotWriteable=true
-        putMsgIndexHightWater=600000 messageIndexEnable=true
-        maxHashSlotNum=5000000 maxIndexNum=20000000 messageIndexSafe=false defaultQueryMaxNum=32
+        putMsgIndexHightWater=600000
+        messageIndexSafe=false
         timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
         timerEnableDisruptor=false timerEnableCheckMetrics=true timerInterceptDelayLevel=false
         disappearTimeAfterStart=-1
