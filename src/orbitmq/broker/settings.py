@@ -164,7 +164,6 @@ KEPT_SETTINGS: Final = "orbitmq.properties"
 """Where changes are kept, below ``config/``, when the broker was started without a file."""
 
 OWN_KEYS: Final = {
-    "appendTopicForTimerDeleteKey",
     "enableTopicMessageTypeCheck",
     "fastListenPort",
     "nameServerPort",
