@@ -145,7 +145,7 @@ def test_open_transactions_go_on_at_the_broker_that_takes_over(
 ) -> None:
     release, store = release_or_skip(version), tmp_path / "store"
     with OrbitBroker("broker-a", store) as ours:
-        create_topic(ours.name_server, ours.address, "orders")
+        create_topic(ours.name_server, ours.address, "orders", 4)
         with Maker(ours.name_server, "orders", ignorant=True) as maker:
             maker.send(*ENDED, *OPEN, "open-for-the-third")
         with received(ours.name_server, "orders", "first") as keys:
