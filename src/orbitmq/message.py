@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
@@ -29,7 +30,10 @@ class Message:
 
     ``tags`` is one tag to filter by; ``keys`` one or several keys to find the message by, joined
     by a space as in Java; ``sharding_key`` is kept as a property and, when no selector is given,
-    chooses the queue; ``delay_level`` 1 to 18 delays delivery by the broker's levels, 0 does not;
+    chooses the queue; ``delay_level`` 1 to 18 delays delivery by the broker's levels, 0 does not.
+    ``deliver_at`` (a datetime with a time zone, or ms since 1970), ``delay_ms`` or
+    ``delay_seconds`` says when it is delivered, on brokers of RocketMQ 5 and OrbitMQ, up to three
+    days ahead; brokers before 5 deliver it at once. One of these four may be given.
     ``flag`` is an integer of the user's own. ``properties`` are further string pairs; an empty
     value is not transmitted (RocketMQ drops it). Two messages are equal when all of that is.
     """
@@ -37,6 +41,9 @@ class Message:
     __slots__ = (
         "body",
         "delay_level",
+        "delay_ms",
+        "delay_seconds",
+        "deliver_at",
         "flag",
         "keys",
         "properties",
@@ -45,7 +52,7 @@ class Message:
         "topic",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is said of the message
         self,
         topic: str,
         body: bytes,
@@ -55,6 +62,9 @@ class Message:
         sharding_key: str | None = None,
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
+        deliver_at: int | datetime | None = None,
+        delay_ms: int | None = None,
+        delay_seconds: int | None = None,
         flag: int = 0,
     ) -> None:
         self.topic = topic
@@ -64,6 +74,9 @@ class Message:
         self.sharding_key = sharding_key
         self.properties = properties
         self.delay_level = delay_level
+        self.deliver_at = deliver_at
+        self.delay_ms = delay_ms
+        self.delay_seconds = delay_seconds
         self.flag = flag
 
     def __eq__(self, other: object) -> bool:
@@ -101,7 +114,8 @@ class SendStatus(Enum):
 class SendResult(NamedTuple):
     """Where a sent message went. ``message_id`` is the client's unique key.
 
-    ``trace_on`` is False where the broker wants it kept out of traces.
+    ``trace_on`` is False where the broker wants it kept out of traces. ``recall_handle`` is what
+    :meth:`orbitmq.Producer.recall` takes, for a message that waits for its time.
     """
 
     status: SendStatus
@@ -112,6 +126,7 @@ class SendResult(NamedTuple):
     transaction_id: str | None = None
     region_id: str | None = None
     trace_on: bool = True
+    recall_handle: str | None = None
 
 
 class PullStatus(Enum):

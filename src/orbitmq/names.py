@@ -18,6 +18,7 @@ DLQ_PREFIX: Final = "%DLQ%"
 AUTO_CREATE_TOPIC: Final = "TBW102"
 """The topic whose settings new topics inherit."""
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -47,6 +48,7 @@ SYSTEM_TOPICS: Final = frozenset(
 UNSENDABLE_TOPICS: Final = frozenset(
     {
         SCHEDULE_TOPIC,
+        TIMER_TOPIC,
         HALF_TOPIC,
         OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,

@@ -326,3 +326,28 @@ def test_deletion_that_fails_is_tried_again(tmp_path: Path) -> None:
         disk.refuses = False
         assert store.cleaner.clean() == 2
         assert store.min_offset(TOPIC, 0) == 8
+
+
+def test_queues_whose_messages_are_all_gone_are_removed_when_asked(tmp_path: Path) -> None:
+    live = tmp_path / "live"
+    with opened(live, config(), ops=Disk()) as store:
+        for topic in ("Old", "Kept", "Staged"):
+            put(store, b"old", topic=topic)
+            put(store, b"old", topic=topic, queue_id=1)
+        fill(store)
+        store._queue_flusher.flush(renew_mark=False)
+        age(live, 0)
+        store.cleaner.clean()
+        put(store, b"new", topic="Old", queue_id=1)
+        store.append(draft(b"x", topic="Staged"))
+        assert store.cleaner.remove_expired_queues(lambda topic: topic == "Kept") == 2
+        assert store.topics() == {"Kept": [0, 1], "Old": [1], "Staged": [0], TOPIC: [0]}
+        put(store, b"again", topic="Old")
+        assert bodies(store, "Old") == [b"again"]
+        assert bodies(store, "Staged") == [b"x"]
+        crashed = after_crash(live, tmp_path / "removed")
+    for directory in (crashed, live):
+        with opened(directory, config(), ops=Disk()) as store:
+            assert bodies(store, "Old") == [b"again"]
+            assert bodies(store, "Old", 1) == [b"new"]
+            assert store.max_offset("Kept", 0) == 1

@@ -135,6 +135,17 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         check_topic(topic)
         return list(await self._queues(topic, self._core.deadline(timeout)))
 
+    async def recall(
+        self,
+        topic: str,
+        handle: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> str:
+        """Take back a message that waits for its time, as :meth:`orbitmq.Producer.recall`."""
+        core = self._core
+        return await core.thread.run_async(core.recall(topic, handle, core.deadline(timeout)))
+
     def register_send_message_hook(self, hook: SendMessageHook) -> None:
         """Have ``hook`` called around each attempt of a send, after those registered before it.
 

@@ -228,6 +228,23 @@ class Producer(Face[ProducerCore]):
         """
         return self._sends.queues(topic, timeout)
 
+    def recall(self, topic: str, handle: str, *, timeout: float | None = None) -> str:
+        """Take back a message that waits for its time, by its ``SendResult.recall_handle``.
+
+        The broker drops it when its time comes; returns its message id. ``topic`` is what it was
+        sent to. ``timeout`` in seconds (``send_timeout_ms``). (recallMessage)
+
+        Raises:
+            InvalidMessageError: what is given is no handle.
+            BrokerError: the broker refused it: its time has come, the broker does not know
+                recalls (before RocketMQ 5), or they are switched off there, as Apache's are
+                unless ``recallMessageEnable`` is set (NoPermissionError).
+            NetworkError: the broker was not reached, or did not answer in time.
+            ClientStateError: the producer is not running.
+        """
+        core = self._core
+        return core.thread.run(core.recall(topic, handle, core.deadline(timeout)))
+
     def register_send_message_hook(self, hook: SendMessageHook) -> None:
         """Have ``hook`` called around each attempt of a send, after those registered before it.
 

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.deferring import Deferring
+from orbitmq.broker.due import DueWork
 from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.live_settings import LiveSettings
@@ -23,11 +25,15 @@ from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.recalling import Recalling
 from orbitmq.broker.replying import Replying
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.saved import SavedTables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
+from orbitmq.broker.timer_flusher import TimerFlusher
+from orbitmq.broker.timer_metrics import TimerMetrics
+from orbitmq.broker.timers import Timers, open_timers
 from orbitmq.broker.timetable import Interval, Timetable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction_check import Rules
@@ -35,7 +41,7 @@ from orbitmq.broker.transaction_checker import TransactionChecker
 from orbitmq.broker.transactions import Transactions
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
-from orbitmq.names import SCHEDULE_TOPIC
+from orbitmq.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.file_ops import FILE_OPS, FileOps
@@ -45,6 +51,8 @@ log = logging.getLogger("orbitmq.broker")
 
 _IN_MEMORY_RATIO: Final = 0.4
 _NOTHING_DUE_MS: Final = 1 << 31
+_CLEAN_TIMERS_MS: Final = 30_000
+"""How often files of the timer log are looked for that are of no use any more."""
 
 
 class Broker:
@@ -69,7 +77,6 @@ class Broker:
         self.clock = clock
         self.store_host = store_host
         self.answer_ready: Callable[[], None] = _nothing
-        self._undelivered = ""
         delays = DelayLevels(config.store_config.delay_levels)
         with ExitStack() as undo:
             self.store = MessageStore.open(directory, config.store_config, clock, file_ops)
@@ -83,7 +90,17 @@ class Broker:
             self.retrying = Retrying(
                 self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
             )
-            self.sending = Sending(config, self.store, self.topics, self.retrying, store_host)
+            self.delivery = Delivery(self.store, delays, self.write)
+            self.timers = self._open_timers(file_ops)
+            self._timer_flusher: TimerFlusher | None = None
+            if self.timers is not None:
+                self._timer_flusher = TimerFlusher(self.timers.timers, clock.now_ms)
+                undo.callback(self._timer_flusher.close)
+            self.deferring = Deferring(self.store, config.broker_name, self.timers, clock.now_ms)
+            self.sending = Sending(
+                config, self.store, self.topics, self.retrying, self.deferring, store_host
+            )
+            self.recalling = Recalling(config, self.store, self.topics, clock.now_ms, store_host)
             self.replying: Replying[Hashable] = Replying(
                 self.sending, self.producers, store=config.store_reply_messages
             )
@@ -117,13 +134,13 @@ class Broker:
                 self.offsets,
                 self.pulling.held,
             )
-            self.delivery = Delivery(self.store, delays, self.write)
             self.saved = SavedTables(
                 directory,
                 self.topics,
                 self.groups,
                 self.offsets,
                 self.delivery,
+                self.timers.metrics if self.timers is not None else None,
                 clock,
                 sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
@@ -131,6 +148,9 @@ class Broker:
             for topic in self.saved.deleted_topics:  # its queues may be there still
                 self.store.delete_topic(topic)
             undo.pop_all()
+        self._waiting = [DueWork("delayed messages", self.delivery)]
+        if self.timers is not None:
+            self._waiting.append(DueWork("messages with timers", self.timers))
         self._timetable = self._make_timetable()
         self._held = self.pulling.held
         self.store.add_arrival_listener(self._arrived)
@@ -152,7 +172,19 @@ class Broker:
         timetable.every(
             lambda: self.config.transaction_check_interval_ms, self.transaction_checker.begin
         )
+        if self._timer_flusher is not None:
+            timetable.every(
+                lambda: self.config.store_config.timer_flush_interval_ms,
+                self._timer_flusher.flush_later,
+            )
+            timetable.every(_CLEAN_TIMERS_MS, self._clean_timers)
         return timetable
+
+    def _open_timers(self, file_ops: FileOps) -> Timers | None:
+        if not self.store.config.timer_wheel:
+            return None
+        timers = open_timers(self.store, file_ops, self.clock.now_ms())
+        return Timers(self.store, timers, TimerMetrics(self.clock.now_ms), self.write)
 
     @property
     def config(self) -> BrokerConfig:
@@ -178,21 +210,29 @@ class Broker:
     def run_due(self) -> None:
         """Do what is due by now: deliver delayed messages, run periodic jobs."""
         self.filter_budget.renew()
-        due_ms = self.delivery.due_ms
         now_ms = self.clock.now_ms()
-        if due_ms is not None and due_ms <= now_ms:
-            self._deliver(now_ms)
+        for work in self._waiting:
+            work.run_if_due(now_ms)
         self._timetable.run(self.now_ms())
         if self.transaction_checker.busy:
             self.transaction_checker.step()
         self.answer_ready()
         self.filter_budget.renew()
 
+    @property
+    def due_ms(self) -> int | None:
+        """When the next delayed message or timer is due, wall-clock ms; None when none waits."""
+        due_ms = self.delivery.due_ms
+        timers_ms = self.timers.due_ms if self.timers is not None else None
+        if due_ms is None or timers_ms is None:
+            return timers_ms if due_ms is None else due_ms
+        return min(due_ms, timers_ms)
+
     def wait_ms(self) -> int:
         """How long until something is due, unless messages arrive."""
         if self.transaction_checker.busy:
             return 0
-        due_ms = self.delivery.due_ms
+        due_ms = self.due_ms
         delivery = _NOTHING_DUE_MS if due_ms is None else due_ms - self.clock.now_ms()
         return max(0, min(delivery, self._timetable.wait_ms(self.now_ms())))
 
@@ -214,10 +254,11 @@ class Broker:
         Raises StoreError when that fails, and says what was not saved; the store is given back all
         the same.
         """
-        try:
+        with ExitStack() as closing:
+            closing.callback(self.store.close)
+            if self._timer_flusher is not None:
+                closing.callback(self._timer_flusher.close)
             self.saved.close()
-        finally:
-            self.store.close()
         changed = {
             "topics": self.topics.changed,
             "consumer groups": self.groups.changed,
@@ -246,6 +287,8 @@ class Broker:
             self._held.message_arrived(topic, queue_id, next_offset, tags_code, properties)
         if topic == SCHEDULE_TOPIC:
             self.delivery.message_arrived(tags_code)  # there it is the time the message is due
+        elif topic == TIMER_TOPIC and self.timers is not None:
+            self.timers.message_arrived()
 
     def _renew(self, config: BrokerConfig) -> None:
         """Have the services that keep settings take the new ones."""
@@ -253,6 +296,7 @@ class Broker:
         self.topics.renew(config)
         self.groups.renew(config)
         self.sending.renew(config)
+        self.recalling.renew(config)
         self.pulling.renew(config)
         self.transactions.timeout_ms = config.transaction_timeout_ms
         self.transaction_checker.rules = _rules(config)
@@ -266,25 +310,12 @@ class Broker:
 
     def _look_for_due(self) -> None:
         """Deliver what is due, even where ``due_ms`` was told by a clock that was set since."""
-        if self.delivery.due_ms is not None:
-            self._deliver(self.clock.now_ms())
+        for work in self._waiting:
+            work.look(self.clock.now_ms())
 
-    def _deliver(self, now_ms: int) -> None:
-        try:
-            self.delivery.run(now_ms)
-            self._undelivered = ""
-        except StoreError as error:
-            self._complain(str(error))
-            self.delivery.due_ms = now_ms + 1000
-        except Exception:
-            log.exception("delayed messages are not delivered, next try in a second")
-            self.delivery.due_ms = now_ms + 1000
-
-    def _complain(self, reason: str) -> None:
-        """Log why delayed messages wait: once, not every second while it lasts."""
-        if reason != self._undelivered:
-            self._undelivered = reason
-            log.error("delayed messages are not delivered, next try in a second: %s", reason)
+    def _clean_timers(self) -> None:
+        if self.timers is not None:
+            self.timers.timers.delete_before(self.store.min_physical_offset)
 
 
 def _rules(config: BrokerConfig) -> Rules:

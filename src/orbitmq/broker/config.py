@@ -88,6 +88,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     as brokers before 5 do (useServerSideResetOffset)."""
     offset_save_interval_ms: int = 5_000
     """How often consumer offsets are saved (flushConsumerOffsetInterval)."""
+    recall_enabled: bool = True
+    """Whether messages whose timers are not due can be recalled. Java's default is false
+    (recallMessageEnable)."""
     delay_offset_save_interval_ms: int = 10_000
     """How often the delivery offsets of delayed messages are saved (flushDelayOffsetInterval)."""
     store_reply_messages: bool = True

@@ -19,6 +19,7 @@ from orbitmq.broker.groups import GroupChange, GroupTable
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.schedule import Delivery
 from orbitmq.broker.table import ConfigTable, TableChange
+from orbitmq.broker.timer_metrics import TimerMetrics, TimerMetricsSerializeWrapper
 from orbitmq.broker.topics import TopicChange, TopicTable
 from orbitmq.clock import Clock
 from orbitmq.errors import BodyError, CorruptStoreError, StoreError
@@ -68,6 +69,7 @@ class SavedTables:
         groups: GroupTable,
         offsets: ConsumerOffsets,
         delivery: Delivery,
+        timer_metrics: TimerMetrics | None,
         clock: Clock,
         *,
         sync: bool,
@@ -115,7 +117,12 @@ class SavedTables:
             config / "consumerOffset.json", offsets, offsets_now, writer, clock
         )
         self._delays = _SavedFile(config / "delayOffset.json", delivery, delays_now, writer, clock)
-        self._all = (self._topics, self._groups, self._offsets, self._delays)
+        self._all = [self._topics, self._groups, self._offsets, self._delays]
+        self._metrics_table = timer_metrics
+        if timer_metrics is not None:
+            path = config / "timermetrics"
+            self._metrics = _SavedFile(path, timer_metrics, timer_metrics.snapshot, writer, clock)
+            self._all.append(self._metrics)
 
     def load(self) -> None:
         """Take in what was saved. Raises StoreError when it cannot be read."""
@@ -136,6 +143,18 @@ class SavedTables:
         if delays is not None:
             self._delivery.load(delays.offset_table)
             self._delays_version = delays.data_version or self._delays_version
+        if self._metrics_table is not None:
+            self._load_metrics(self._metrics_table)
+
+    def _load_metrics(self, table: TimerMetrics) -> None:
+        """Numbers for tools: without them the broker starts all the same."""
+        try:
+            metrics = self._metrics.file.load_as(TimerMetricsSerializeWrapper.decode)
+        except CorruptStoreError as error:
+            log.warning("timers are counted from 0: %s", error)
+            return
+        if metrics is not None:
+            table.load(metrics)
 
     @property
     def saving(self) -> bool:
@@ -158,8 +177,10 @@ class SavedTables:
         self._offsets.save_later()
 
     def save_delays(self) -> None:
-        """Save the delivery offsets of delayed messages where they changed, in the background."""
+        """Save how far delayed messages are, and how many timers wait, in the background."""
         self._delays.save_later()
+        if self._metrics_table is not None:
+            self._metrics.save_later()
 
     def close(self) -> None:
         """Save everything that changed, and end the background thread."""

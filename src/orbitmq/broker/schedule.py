@@ -16,7 +16,7 @@ from typing import Final
 from orbitmq.broker.redraft import redraft
 from orbitmq.errors import IllegalNameError, InvalidMessageError, RecordError
 from orbitmq.names import HALF_TOPIC, SCHEDULE_TOPIC
-from orbitmq.store.consume_queue import QueueUnit
+from orbitmq.store.consume_queue import FILLER_SIZE, QueueUnit
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.properties import (
@@ -132,6 +132,9 @@ class Delivery:
 
     def _stage(self, unit: QueueUnit) -> None:
         """Stage a message for its real topic; one that cannot go there is logged and left out."""
+        if unit.size == FILLER_SIZE:
+            log.error("the delayed message at %d of its queue is lost", unit.queue_offset)
+            return
         record = self._store.record_at(unit.physical_offset)
         if record is None:
             log.error("the delayed message at %d is no longer there", unit.physical_offset)

@@ -14,13 +14,13 @@ import msgspec
 
 from orbitmq import codes
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.deferring import Deferring, delay_level
 from orbitmq.broker.retry import Retrying
-from orbitmq.broker.schedule import postpone
+from orbitmq.broker.timer_messages import TIMERS
 from orbitmq.broker.topics import UNIT_SUB_TOPIC, UNIT_TOPIC, TopicTable, any_queue
 from orbitmq.broker.transactions import ROOM_FOR_CHECKS, make_half
 from orbitmq.errors import BrokerError, RecordError
 from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
-from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.bodies import TopicConfig
 from orbitmq.wire.ids import create_unique_id, tags_code
@@ -31,9 +31,6 @@ from orbitmq.wire.properties import (
     MSG_REGION,
     POP_CK,
     TAGS,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
     TRACE_SWITCH,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
@@ -46,7 +43,6 @@ from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, decode_batch
 _END: Final = "\x02"
 _UNIQ_KEY_MARK: Final = f"{_END}{UNIQ_KEY}\x01"
 _TAGS_MARK: Final = f"{_END}{TAGS}\x01"
-_TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 _MULTI_TAG: Final = "MULTI_TAG"
 
 
@@ -70,12 +66,14 @@ class Placed(msgspec.Struct, gc=False):
     """Where a message will be once the tick is written.
 
     ``queue_id`` is the one sent to, even where a delayed message waits elsewhere first.
+    ``recall_handle`` is by what a message with a timer can be recalled.
     """
 
     queue_id: int
     queue_offset: int
     physical_offset: int
     unique_key: str
+    recall_handle: str | None = None
 
 
 class PlacedBatch(msgspec.Struct, gc=False):
@@ -96,13 +94,14 @@ class Sending:
         store: MessageStore,
         topics: TopicTable,
         retrying: Retrying,
+        deferring: Deferring,
         store_host: bytes,
     ) -> None:
         self._store = store
+        self._deferring = deferring
         self._topics = topics
         self._retrying = retrying
         self._store_host = store_host
-        self._delays = DelayLevels(config.store_config.delay_levels)
         self.renew(config)
 
     def renew(self, config: BrokerConfig) -> None:
@@ -205,7 +204,7 @@ class Sending:
         body: bytes | memoryview,
         born_host: bytes,
     ) -> Placed:
-        """Stage a message that is retried, delayed or in a transaction; refuse timers."""
+        """Stage a message that is retried, comes later, or is in a transaction."""
         properties = decode_properties((request.properties or "").encode())
         properties.pop(POP_CK, None)
         properties.update(self._own_properties)
@@ -227,14 +226,13 @@ class Sending:
             draft, request.max_reconsume_times
         ):
             self._retrying.give_up(draft, properties)
-        level = _delay_level(properties)
-        _check_supported(properties)
+        level = delay_level(properties)
         is_retry = draft.reconsume_times > 0 and level > 0  # of a client before 4.6.1
         if properties.get(TRANSACTION_PREPARED, "").lower() == "true" and not is_retry:
             self._check_half(properties, level)
             make_half(draft, properties)
-        elif level > 0:
-            postpone(draft, properties, level, self._delays)
+        else:
+            self._deferring.defer(draft, properties)
         draft.properties = encode_properties(properties)
         size = len(draft.properties)
         if draft.topic == HALF_TOPIC:
@@ -242,7 +240,13 @@ class Sending:
         if size > MAX_PROPERTIES_BYTES:
             raise _too_many_properties(size)
         placed = self._store.append(draft)
-        return Placed(queue_id, placed.queue_offset, placed.physical_offset, unique_key)
+        return Placed(
+            queue_id,
+            placed.queue_offset,
+            placed.physical_offset,
+            unique_key,
+            self._deferring.recall_handle(properties),
+        )
 
     def _check_half(self, properties: dict[str, str], level: int) -> None:
         """Raise BrokerError for a message whose transaction cannot be begun.
@@ -255,7 +259,7 @@ class Sending:
                 "this broker takes no messages of transactions (rejectTransactionMessage): send "
                 "to another, or without a transaction",
             )
-        if level > 0 or any(name in properties for name in _TIMERS):
+        if level > 0 or any(name in properties for name in TIMERS):
             raise _illegal(
                 "a message of a transaction cannot be delayed: send it without a delay, or without "
                 "a transaction"
@@ -353,24 +357,6 @@ def _batch_items(topic: str, body: bytes | memoryview) -> list[BatchItem]:
     if not items:
         raise _illegal(f"the batch to {topic} is empty: put a message into it")
     return items
-
-
-def _delay_level(properties: dict[str, str]) -> int:
-    text = properties.get(DELAY, "0")
-    try:
-        return int(text)
-    except ValueError:
-        raise _illegal(f"the property {DELAY}={text!r} is no delay level: use 1 to 18") from None
-
-
-def _check_supported(properties: dict[str, str]) -> None:
-    """Raise BrokerError for what this broker does not do yet."""
-    for name in _TIMERS:
-        if name in properties and DELAY not in properties:
-            raise BrokerError(
-                codes.SYSTEM_ERROR,
-                f"this broker does not keep timers ({name}) yet: use a delay level",
-            )
 
 
 def _too_many_properties(size: int) -> BrokerError:

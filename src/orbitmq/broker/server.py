@@ -20,6 +20,7 @@ from orbitmq.broker.handlers.reply import ReplyHandlers
 from orbitmq.broker.handlers.send import SendHandlers
 from orbitmq.broker.handlers.settings import SettingsHandlers
 from orbitmq.broker.handlers.statistics import StatisticsHandlers
+from orbitmq.broker.handlers.timers import TimerHandlers
 from orbitmq.broker.handlers.topics import TopicHandlers
 from orbitmq.broker.handlers.transaction import TransactionHandlers
 from orbitmq.net.connection import Connection
@@ -62,6 +63,7 @@ class BrokerServer:
             OperatorHandlers(broker),
             RelayHandlers(broker),
             ReplyHandlers(broker),
+            TimerHandlers(broker, self._answers),
         )
         handlers = {
             code: handler for family in families for code, handler in family.table().items()
@@ -110,7 +112,7 @@ class BrokerServer:
         self._answers.settle()
         self._pulls.tick_end()
         broker.saved.save_changes()
-        if broker.delivery.due_ms != self._timer_due_ms:
+        if broker.due_ms != self._timer_due_ms:
             self._run_later()
 
     def _renew(self, config: BrokerConfig) -> None:
@@ -128,7 +130,7 @@ class BrokerServer:
     def _run_later(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_due_ms = self.broker.delivery.due_ms
+        self._timer_due_ms = self.broker.due_ms
         seconds = min(self.broker.wait_ms() / 1000, _LONGEST_SLEEP_SECONDS)
         self._timer = self._loop.call_later(seconds, self.run_due)
 

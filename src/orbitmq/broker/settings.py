@@ -113,6 +113,21 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
         live=True,
     ),
     _store("deleteFileBatchMax", "delete_file_batch_max", _NUMBER, live=True),
+    # Timers.
+    _store("timerWheelEnable", "timer_wheel", _FLAG),
+    _store("timerPrecisionMs", "timer_precision_ms", _NUMBER),
+    _store("timerMaxDelaySec", "timer_max_delay_seconds", _NUMBER, live=True),
+    _store("timerRollWindowSlot", "timer_roll_window_slots", _NUMBER),
+    _store("timerCongestNumEachSlot", "timer_congestion_per_slot", _NUMBER, live=True),
+    _store("timerFlushIntervalMs", "timer_flush_interval_ms", _NUMBER, live=True),
+    _store("mappedFileSizeTimerLog", "timer_log_file_size", _NUMBER),
+    _store(
+        "appendTopicForTimerDeleteKey",
+        "append_topic_for_timer_delete_key",
+        _FLAG,
+        live=True,
+    ),
+    Key("recallMessageEnable", "recall_enabled", _FLAG, live=True),
     _store("cutDamagedLog", "cut_damaged_log", _FLAG),
 )
 """Every key that sets something."""

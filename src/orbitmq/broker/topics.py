@@ -22,6 +22,7 @@ from orbitmq.names import (
     OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    TIMER_TOPIC,
     check_topic,
     is_system_topic,
 )
@@ -193,6 +194,8 @@ def _built_in_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfi
         topic(HALF_TOPIC, 1),
         topic(OP_HALF_TOPIC, 1),
     ]
+    if config.store_config.timer_wheel:
+        topics.append(topic(TIMER_TOPIC, 1))
     pattern = _auto_create_topic(config)
     return topics if pattern is None else [*topics, pattern]
 

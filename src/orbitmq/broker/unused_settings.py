@@ -257,15 +257,14 @@ UNUSED: Final = (
         transactionOpBatchInterval=3000 validateSystemTopicWhenUpdateTopic=true
         subscriptionExpiredTimeout=600000 enableMixedMessageType=false
         clearRetryTopicWhenDeleteTopic=true allowRecallWhenBrokerNotWriteable=true
-        recallMessageEnable=false putMsgIndexHightWater=600000 messageIndexEnable=true
+        putMsgIndexHightWater=600000 messageIndexEnable=true
         maxHashSlotNum=5000000 maxIndexNum=20000000 messageIndexSafe=false defaultQueryMaxNum=32
-        mappedFileSizeTimerLog=104857600 timerPrecisionMs=1000 timerRollWindowSlot=172800
-        timerFlushIntervalMs=1000 timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
+        timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
         timerEnableDisruptor=false timerEnableCheckMetrics=true timerInterceptDelayLevel=false
-        timerMaxDelaySec=259200 timerWheelEnable=true disappearTimeAfterStart=-1
+        disappearTimeAfterStart=-1
         timerStopEnqueue=false timerCheckMetricsWhen=05 timerSkipUnknownError=false
         timerWarmEnable=false timerStopDequeue=false timerEnableRetryUntilSuccess=false
-        timerCongestNumEachSlot=2147483647 timerMetricSmallThreshold=1000000
+        timerMetricSmallThreshold=1000000
         timerProgressLogIntervalMs=10000 maxBatchDeleteFilesNum=50
         """,
     ),

@@ -33,6 +33,7 @@ from orbitmq.producer.hooks import ProducerHooks
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing, prepare_batch, prepare_message
 from orbitmq.producer.publish import PublishInfo
+from orbitmq.producer.recall import check_recall, recall
 from orbitmq.producer.requests import Request, Requests, request_properties
 from orbitmq.producer.selectors import QueueSelector
 from orbitmq.producer.sender import Deadline, Posted, Sender, Sink
@@ -244,6 +245,13 @@ class ProducerCore(ClientCore):
     def _for_user(self, info: PublishInfo) -> Sequence[MessageQueue]:
         queues = info.queues
         return queues if self.namespace.name is None else self.namespace.unwrap_queues(queues)
+
+    async def recall(self, topic: str, handle: str, deadline: Deadline) -> str:
+        """Take back the message with this handle; its unique key."""
+        timeout_ms = max(1, round(self.time_left(deadline) * 1000))
+        check_recall(topic, handle)
+        topic = self.namespace.wrap(topic)
+        return await recall(self.instance, self._group, topic, handle, timeout_ms)
 
     def select(
         self,

@@ -20,6 +20,7 @@ from orbitmq.message import Message
 from orbitmq.names import check_topic
 from orbitmq.producer.checks import check_batch, check_message, check_texts
 from orbitmq.producer.config import ProducerConfig
+from orbitmq.producer.timers import has_timer, timer_property
 from orbitmq.wire import properties as property_names
 from orbitmq.wire.compress import compress
 from orbitmq.wire.ids import create_unique_id
@@ -155,6 +156,9 @@ def _properties_of(message: Message) -> tuple[dict[str, str], str]:
         properties[property_names.SHARDING_KEY] = message.sharding_key
     if message.delay_level > 0:
         properties[property_names.DELAY] = str(message.delay_level)
+    if has_timer(message):
+        name, time = timer_property(message)
+        properties[name] = time
     message_id = properties[property_names.UNIQ_KEY] = create_unique_id()
     properties.setdefault(_WAIT, "true")
     return properties, message_id
@@ -197,6 +201,11 @@ def _check_batch_member(message: Message, first: Message) -> None:
         raise InvalidMessageError(
             f"delay_level={message.delay_level}: a delayed message cannot be in a batch, send it "
             "by itself"
+        )
+    if has_timer(message):
+        raise InvalidMessageError(
+            "deliver_at, delay_ms, delay_seconds: a message with a time of its own cannot be in a "
+            "batch, send it by itself"
         )
     if _wait_property(message) != _wait_property(first):
         raise InvalidMessageError(f"the messages of a batch must have the same property {_WAIT}")

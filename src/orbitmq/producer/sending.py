@@ -264,6 +264,7 @@ class Sending:
             header.transaction_id,
             header.msg_region or DEFAULT_REGION,
             header.trace_on != "false",
+            header.recall_handle,
         )
 
     # Hooks

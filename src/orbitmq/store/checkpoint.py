@@ -4,7 +4,7 @@ Apache RocketMQ uses the first 40 of the file's 4096 bytes: the store times up t
 the queues are on disk, and a few offsets. The mark stands further back, where Apache neither looks
 nor writes: up to which physical offset everything, log and queues, is on disk, with enough beside
 it to notice that the directory is no longer the one it was written for. Behind it, how many entries
-a consume-queue file has.
+a consume-queue file has, and how many bytes a commit-log file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MARK: Final = struct.Struct(">8sqqIIq")
 _MARK_MAGIC: Final = b"OrbitMQ1"
 _CHECKSUM: Final = struct.Struct(">I")
 _UNITS_PLACE: Final = 1536
-_UNITS: Final = struct.Struct(">8sI")
+_UNITS: Final = struct.Struct(">8sII")
 _UNITS_MAGIC: Final = b"OrbitMQu"
 
 
@@ -48,7 +48,8 @@ class Checkpoint:
 
     ``log_timestamp`` and ``queue_timestamp`` are Java's physicMsgTimestamp and logicsMsgTimestamp
     (StoreCheckpoint), ms. What else Apache keeps in the file is preserved. ``queue_units`` is the
-    consume_queue_units that the directory was last used with; 0 when that is not known.
+    consume_queue_units that the directory was last used with, ``log_file_size`` the
+    mapped_file_size; 0 when that is not known.
     """
 
     def __init__(self, ops: FileOps, path: Path) -> None:
@@ -61,8 +62,16 @@ class Checkpoint:
         self.log_timestamp, self.queue_timestamp, *rest = _APACHE.unpack_from(content)
         self._rest: Final = tuple(rest)
         self.mark = _read_mark(content)
-        magic, units = _UNITS.unpack_from(content, _UNITS_PLACE)
-        self.queue_units: int = units if magic == _UNITS_MAGIC else 0
+        magic, *sizes = _UNITS.unpack_from(content, _UNITS_PLACE)
+        self.queue_units: int
+        self.log_file_size: int
+        self.queue_units, self.log_file_size = sizes if magic == _UNITS_MAGIC else (0, 0)
+
+    def forget_mark(self) -> None:
+        """Have the next recovery read the whole log. Raises OSError."""
+        if self.mark is not None:
+            self.mark = None
+            self.write()
 
     def write(self) -> None:
         """Bring all of it to the disk, in one write of one page. Raises OSError."""
@@ -72,7 +81,7 @@ class Checkpoint:
             mark = _MARK.pack(_MARK_MAGIC, *self.mark)
             page[_MARK_PLACE : _MARK_PLACE + _MARK.size] = mark
             _CHECKSUM.pack_into(page, _MARK_PLACE + _MARK.size, zlib.crc32(mark))
-        _UNITS.pack_into(page, _UNITS_PLACE, _UNITS_MAGIC, self.queue_units)
+        _UNITS.pack_into(page, _UNITS_PLACE, _UNITS_MAGIC, self.queue_units, self.log_file_size)
         fd = self._ops.open(self._path, os.O_RDWR | os.O_CREAT)
         try:
             write_fully(self._ops, fd, bytes(page), 0)

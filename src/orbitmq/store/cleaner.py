@@ -108,6 +108,17 @@ class Cleaner:
         self._manual_times = _MANUAL_TIMES
         self._wake.set()
 
+    def remove_expired_queues(self, is_kept: Callable[[str], bool]) -> int:
+        """Remove the queues whose messages are all gone, but for topics that are kept; how many.
+
+        On the thread that the store belongs to. Such a queue begins at offset 0 again, as in
+        DefaultMessageStore.cleanExpiredConsumerQueue.
+        """
+        removed = self._table.remove_expired(self._log.min_offset, is_kept)
+        if removed:
+            self._flusher.request_mark()
+        return removed
+
     def clean(self) -> int:
         """Look at the disk once, and delete what may go; how many files of the commit log did.
 

@@ -13,6 +13,8 @@ from orbitmq.store.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 _MIN_MAPPED_FILE_SIZE: Final = 1024
 _MAX_FILE_SIZE: Final = 2**31 - 1
 _UNIT_SIZE: Final = 20
+_MAX_TIMER_SLOTS: Final = 7 * 24 * 3600 - 60
+_TIMER_PRECISIONS: Final = (100, 200, 500, 1000)
 
 
 class FlushMode(Enum):
@@ -51,6 +53,27 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     refused until it works again."""
     delay_levels: str = DEFAULT_DELAY_LEVELS
     """The delays of levels 1, 2, ... (messageDelayLevel)."""
+    timer_wheel: bool = True
+    """Whether messages with a timer are taken (timerWheelEnable)."""
+    timer_precision_ms: int = 1_000
+    """The steps in which timers are due: 100, 200, 500 or 1000; one is delivered at the end of the
+    step its time is in (timerPrecisionMs)."""
+    timer_max_delay_seconds: int = 3 * 24 * 3600
+    """The longest that a timer may wait, seconds (timerMaxDelaySec)."""
+    timer_roll_window_slots: int = 2 * 24 * 3600
+    """How many steps ahead a timer is put into the wheel; one that waits longer goes round once
+    more (timerRollWindowSlot)."""
+    timer_congestion_per_slot: int = _MAX_FILE_SIZE
+    """How many timers may be due in one step: more are refused now and then, twice as many always
+    (timerCongestNumEachSlot)."""
+    timer_flush_interval_ms: int = 1_000
+    """How often the timer log, the wheel and how far both are delivered go to the disk
+    (timerFlushIntervalMs)."""
+    timer_log_file_size: int = 100 << 20
+    """Size of a timer log file, bytes; belongs to the directory (mappedFileSizeTimerLog)."""
+    append_topic_for_timer_delete_key: bool = False
+    """Whether a recall names its message by topic and key, as brokers of Apache do that have the
+    setting on, and not by the key alone; both are understood (appendTopicForTimerDeleteKey)."""
     cut_damaged_log: bool = False
     """Give up the messages behind a damage in the commit log, which no crash explains, instead of
     passing over it. Apache RocketMQ always does."""
@@ -94,6 +117,13 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
         _check("mark_interval_ms", self.mark_interval_ms, 0, _MAX_FILE_SIZE)
         _check("mark_bytes", self.mark_bytes, 1, _MAX_FILE_SIZE)
         _check("max_unflushed_bytes", self.max_unflushed_bytes, 0, _MAX_FILE_SIZE)
+        _check("timer_max_delay_seconds", self.timer_max_delay_seconds, 1, _MAX_FILE_SIZE)
+        _check("timer_roll_window_slots", self.timer_roll_window_slots, 2, _MAX_TIMER_SLOTS)
+        _check("timer_congestion_per_slot", self.timer_congestion_per_slot, 1, _MAX_FILE_SIZE)
+        _check("timer_flush_interval_ms", self.timer_flush_interval_ms, 1, _MAX_FILE_SIZE)
+        _check("timer_log_file_size", self.timer_log_file_size, 128, _MAX_FILE_SIZE)
+        if self.timer_precision_ms not in _TIMER_PRECISIONS:
+            raise ConfigError("timer_precision_ms", self.timer_precision_ms, "100, 200, 500, 1000")
         _check("file_reserved_hours", self.file_reserved_hours, 0, _MAX_FILE_SIZE)
         _check("disk_max_used_ratio", self.disk_max_used_ratio, 10, 100)
         _check("disk_clean_forcibly_ratio", self.disk_clean_forcibly_ratio, 30, 100)

@@ -29,6 +29,7 @@ UNIT_SIZE: Final = UNIT.size
 FILLER_SIZE: Final = 2**31 - 1
 """The size field of an entry without a record (ConsumeQueue.fillPreBlank)."""
 
+_FILL: Final = 50_000
 _FIRST_FILLER: Final = UNIT.pack(0, FILLER_SIZE, 0)
 
 
@@ -282,29 +283,48 @@ class ConsumeQueue:
             ),
         )
 
-    def put_out_of_order(self, offset: int, unit: bytes, log_min: int) -> None:
+    def put_out_of_order(
+        self, offset: int, unit: bytes, log_min: int, most_missing: int = 0
+    ) -> None:
         """Put the entry of a record from the log whose queue offset is not ``max_offset``.
 
         One beyond the end starts the queue, if nothing before it is in the log any more, with
         filler in front (ConsumeQueue.fillPreBlank). 0 starts it anew: the topic was deleted and
         made again. Otherwise as in ConsumeQueue.putMessagePositionInfo, with a warning: one
-        below the end is left out, a gap becomes filler. A gap of more than a file is no gap but
-        a wrong offset.
+        below the end is left out, a gap becomes filler. A gap of more than a file, and of more
+        than ``most_missing`` messages, is no gap but a wrong offset.
         """
         last = self.unit(self.max_offset - 1)
         is_live_queue = last is not None and is_live(last, log_min)
         filler = _FIRST_FILLER
         if offset == 0 or (offset > self.max_offset and not is_live_queue):
             self._start_at(offset)
-        elif self.max_offset < offset <= self.max_offset + self._file_units:
+        elif self.max_offset < offset <= self.max_offset + max(self._file_units, most_missing):
             logger.warning("%s has no entries from %d to %d", self, self.max_offset, offset - 1)
             filler = UNIT.pack(UNIT.unpack(unit)[0], FILLER_SIZE, 0)
         else:
             logger.warning("%s: offset %d left out, %d is next", self, offset, self.max_offset)
             return
-        while self.max_offset < offset:
-            self.add(filler)
+        self._fill(filler, offset)
         self.add(unit)
+
+    def fill_to(self, offset: int, physical_offset: int) -> None:
+        """Let the queue reach ``offset``: the messages missing were before ``physical_offset``."""
+        if self.max_offset < offset:
+            logger.warning("%s has no entries from %d to %d", self, self.max_offset, offset - 1)
+            filler = UNIT.pack(physical_offset, FILLER_SIZE, 0)
+            if not self.max_offset:
+                self._start_at(offset)
+                filler = _FIRST_FILLER
+            self._fill(filler, offset)
+
+    def _fill(self, filler: bytes, stop: int) -> None:
+        while self.max_offset < stop:
+            count = min(stop - self.max_offset, _FILL)
+            self._tail.units.extend(filler * count)
+            self.max_offset += count
+            if len(self._tail.units) > _FILL * UNIT_SIZE:
+                self.flush()
 
     def _start_at(self, offset: int) -> None:
         """Drop all entries; the queue's first file will be the one that holds ``offset``."""
@@ -325,6 +345,22 @@ class ConsumeQueue:
 
     def __str__(self) -> str:
         return f"queue {self.queue_id} of {self.topic}"
+
+
+def offset_before(physical_offset: int, directory: Path, file_units: int) -> int:
+    """Up to which queue offset a damaged queue's records were before ``physical_offset``.
+
+    As far as its last file tells. Raises OSError.
+    """
+    files = [path for path in directory.iterdir() if path.name.isascii() and path.name.isdigit()]
+    if not files:
+        return 0
+    last = max(files)
+    data = last.read_bytes()
+    whole = data[: min(len(data) // UNIT_SIZE, file_units) * UNIT_SIZE]
+    places = [place for place, size, _ in UNIT.iter_unpack(whole) if size > 0]
+    count: int = sum(0 <= place < physical_offset for place in places)
+    return int(last.name) // UNIT_SIZE + count
 
 
 def first_index(low: int, high: int, holds: Callable[[int], bool]) -> int:

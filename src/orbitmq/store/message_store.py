@@ -25,6 +25,7 @@ from orbitmq.store.cleaner import Cleaner
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT, ConsumeQueue, QueueUnit, first_index
+from orbitmq.store.damage import broken_files, mend
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
@@ -81,8 +82,9 @@ class MessageStore:
     """A store directory in use: made by open(), given back by close().
 
     All methods belong to one thread. ``directory`` is the store directory, ``config`` its
-    settings, ``cleaner`` what deletes old messages and looks after the disk. In a forked child it
-    is closed, without a change to the directory.
+    settings, ``cleaner`` what deletes old messages and looks after the disk, ``damages`` what
+    opening passed over in the log. In a forked child it is closed, without a change to the
+    directory.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class MessageStore:
         self._table = parts.table
         self._queues = parts.table.queues
         self._dispatched = parts.recovered.dispatched
+        self.damages: Final = parts.recovered.damages
         self._staged: list[StagedMessage] = []
         self._listeners: list[ArrivalListener] = []
         self._write_listeners: list[WriteListener] = []
@@ -449,15 +452,27 @@ class MessageStore:
 
 
 def _recovered(place: StoreDirectory, config: StoreConfig, ops: FileOps, undo: ExitStack) -> _Parts:
-    log = CommitLog(ops, place.commit_log, config.mapped_file_size)
+    checkpoint = Checkpoint(ops, place.checkpoint)
+    log_size = config.mapped_file_size
+    broken = broken_files(place.commit_log, log_size, checkpoint.log_file_size)
+    if broken:
+        checkpoint.forget_mark()
+        place.mark_in_use(ops)  # the next opening after a crash is to read the whole log too
+        mend(ops, place.commit_log, broken, log_size)
+    log = CommitLog(ops, place.commit_log, log_size)
     undo.callback(log.close)
     table = QueueTable(ops, place.consume_queue, config.consume_queue_units)
     undo.callback(table.close)
-    checkpoint = Checkpoint(ops, place.checkpoint)
     place.mark_in_use(ops)
     try:
         recovered = recover(
-            log, table, checkpoint, config, clean=place.was_clean, own_from=place.own_from
+            log,
+            table,
+            checkpoint,
+            config,
+            clean=place.was_clean,
+            own_from=place.own_from,
+            mended=bool(broken),
         )
     except CorruptStoreError:
         if place.was_clean:  # it still is, and the next open must know

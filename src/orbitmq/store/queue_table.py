@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from orbitmq import descriptors
 from orbitmq.errors import CorruptStoreError, IllegalNameError
-from orbitmq.store.consume_queue import ConsumeQueue
+from orbitmq.store.consume_queue import ConsumeQueue, offset_before
 from orbitmq.store.file_ops import FileOps
 from orbitmq.store.open_files import OpenFiles
 
 _MAX_NAME_BYTES: Final = 255
+_BEYOND_ALL: Final = 2**63 - 1
 
 
 class QueueTable:
@@ -33,7 +35,7 @@ class QueueTable:
         self._file_units = file_units
         self.damaged: Final[list[tuple[Path, CorruptStoreError]]] = []
         self._open_files = OpenFiles(descriptors.queue_files())
-        self._gone: set[str] = set()  # topics whose files are still to be removed
+        self._gone: set[Path] = set()  # directories of topics and queues, still to be removed
         for topic in _directories(directory):
             for queue in _directories(topic):
                 if queue.name.isascii() and queue.name.isdigit():
@@ -63,7 +65,7 @@ class QueueTable:
                 self._file_units,
                 self.lock,
                 self._open_files,
-                begins_anew=topic in self._gone,
+                begins_anew=self._is_going(directory),
             )
             self.queues[topic, queue_id] = queue
         return queue
@@ -91,7 +93,7 @@ class QueueTable:
         """
         failure = self._remove_files()
         for queue in self.all():
-            if not queue.removed and queue.topic not in self._gone:
+            if not queue.removed and not self._is_going(queue.directory):
                 try:
                     queue.flush()
                 except OSError as error:
@@ -109,33 +111,57 @@ class QueueTable:
         """Forget a topic's queues; whether there were any. The next flush removes their files."""
         removed = [queue for (name, _), queue in self.queues.items() if name == topic]
         if removed:
-            self._gone.add(topic)  # before a queue of that name is made anew
+            self._gone.add(self.directory / topic)  # before a queue of that name is made anew
         for queue in removed:
-            queue.removed = True
-            queue.close_files()
-            del self.queues[topic, queue.queue_id]
+            self._forget(queue)
         return bool(removed)
+
+    def remove_expired(self, log_min: int, is_kept: Callable[[str], bool]) -> int:
+        """Forget the queues whose messages are all gone, unless their topic is kept; how many.
+
+        The next flush removes their files. A queue that never had a message is kept too
+        (ConsumeQueueStore.cleanExpired).
+        """
+        removed = 0
+        for queue in self.all():
+            if is_kept(queue.topic) or queue.next_offset > queue.max_offset:
+                continue
+            last = queue.unit(queue.max_offset - 1)
+            if last is not None and last.physical_offset < log_min:
+                self._gone.add(queue.directory)
+                self._forget(queue)
+                removed += 1
+        return removed
+
+    def _forget(self, queue: ConsumeQueue) -> None:
+        queue.removed = True
+        queue.close_files()
+        del self.queues[queue.topic, queue.queue_id]
+
+    def _is_going(self, directory: Path) -> bool:
+        gone = self._gone
+        return bool(gone) and (directory in gone or directory.parent in gone)
 
     def close(self) -> None:
         """Give the files back."""
         self._open_files.close_all()
 
     def _remove_files(self) -> OSError | None:
-        """Delete the directories of topics that are gone; the first error of one that stays.
+        """Delete the directories of what is gone; the first error of one that stays.
 
-        Queues of such a topic made anew are not written until that is done. Whoever makes them
-        while it is done may still find the topic among those gone, and starts without files.
+        Such queues made anew are not written until that is done. Whoever makes them while it is
+        done may still find the topic among those gone, and starts without files.
         """
         failure = None
-        for topic in list(self._gone):
+        for directory in list(self._gone):
             try:
-                shutil.rmtree(self.directory / topic)
+                shutil.rmtree(directory)
             except FileNotFoundError:
                 pass  # nothing of it was written
             except OSError as error:
                 failure = failure or error
                 continue
-            self._gone.discard(topic)
+            self._gone.discard(directory)
         return failure
 
     # Recovery: alone, before the threads start.
@@ -147,12 +173,29 @@ class QueueTable:
             path.stat().st_size for path in files if path.name.isascii() and path.name.isdigit()
         }
 
-    def delete_damaged(self) -> None:
-        """Delete the files of the damaged queues. Raises OSError."""
+    def delete_damaged(self, log_min: int) -> dict[tuple[str, int], int]:
+        """Delete the files of the damaged queues. Raises OSError.
+
+        Where their messages before ``log_min`` end: those are not in the log any more.
+        """
+        reached = {}
         while self.damaged:
             directory, _ = self.damaged[-1]
+            offset = offset_before(log_min, directory, self._file_units)
+            reached[directory.parent.name, int(directory.name)] = offset
             shutil.rmtree(directory)
             self.damaged.pop()
+        return reached
+
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        """The offset each queue reaches in its files."""
+        self.cut(_BEYOND_ALL)
+        return {key: queue.max_offset for key, queue in self.queues.items()}
+
+    def fill_to(self, offsets: dict[tuple[str, int], int], log_end: int) -> None:
+        """Let queues reach these offsets, with filler for what the log, up to its end, has not."""
+        for (topic, queue_id), offset in offsets.items():
+            self.get_or_create(topic, queue_id).fill_to(offset, log_end)
 
     def cut(self, physical_offset: int) -> None:
         """Keep the entries of records before ``physical_offset`` only."""

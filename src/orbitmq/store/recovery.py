@@ -18,8 +18,13 @@ Where it begins:
 * in a directory that has no mark, but that Apache closed properly: at the last record the queues
   know of (ConsumeQueueStore.getDispatchFromPhyOffset);
 * else at the beginning of the log. That reads all of it, at about 4 microseconds a message. Also
-  when a consume-queue file has a wrong length, or is missing in between: where the log still has
-  every message, the queue's files are deleted and made anew.
+  when a file of the log or of a consume queue has a wrong length, or is missing in between: such a
+  queue's files are deleted and made anew.
+
+What no crash explains is damage: something unsound, with sound records behind it, in a directory
+that was closed properly, or before the mark. It is told, and passed over; filler stands in the
+queues for the messages that were there. Behind the mark, after a crash, it is what a power cut
+leaves, and the log ends there as in CommitLog.recoverAbnormally.
 """
 
 from __future__ import annotations
@@ -33,15 +38,14 @@ from orbitmq.store.checkpoint import Checkpoint, Mark
 from orbitmq.store.commit_log import END_BLANK, CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
+from orbitmq.store.damage import Damage, next_record
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.flusher import Dispatched
 from orbitmq.store.log_records import records
 from orbitmq.store.queue_table import QueueTable
 from orbitmq.store.segment import Segment
 from orbitmq.wire.record import (
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_HEADER,
+    MIN_RECORD_SIZE,
     TRANSACTION_PREPARED,
     RecordInfo,
     is_blank,
@@ -54,10 +58,14 @@ _BEYOND_ALL = 2**63 - 1
 
 
 class Recovered(NamedTuple):
-    """How far the log is in the queues now, and up to where it is sure to be on the disk."""
+    """How far the log is in the queues now, and up to where it is sure to be on the disk.
+
+    ``damages`` are the parts of the log that were passed over.
+    """
 
     dispatched: Dispatched
     flushed: int
+    damages: tuple[Damage, ...]
 
 
 class _Start(NamedTuple):
@@ -76,36 +84,49 @@ def recover(
     *,
     clean: bool,
     own_from: int | None,
+    mended: bool = False,
 ) -> Recovered:
     """Bring log and queues into agreement.
 
     ``clean`` says that whoever used the directory last closed it properly, ``own_from`` from where
-    on the records are those of this store, whose process then ended; None: nowhere. Raises
-    CorruptStoreError when the log is damaged before its end (see cut_damaged_log), and OSError.
+    on the records are those of this store, whose process then ended; None: nowhere. ``mended``:
+    files of the log were not as they should be. Raises CorruptStoreError when the queue files are
+    of another setting, and OSError.
     """
     mark = checkpoint.mark
     sure = mark.position if mark is not None and _is_of_this_log(mark, log) else _BEYOND_ALL
+    reached: dict[tuple[str, int], int] = {}
+    if mended:
+        reached |= table.max_offsets()
     if table.damaged:
-        _give_up_damaged_queues(log, table, checkpoint, config)
+        reached |= _give_up_damaged_queues(table, checkpoint, config, log.min_offset)
+    if mended or reached:
         start = _Start(log.min_offset, -1, known=False)
     else:
         start = _choose_start(log, table, checkpoint, clean=clean)
     checkpoint.queue_units = config.consume_queue_units
+    checkpoint.log_file_size = config.mapped_file_size
     if not start.known:
         table.cut(log.min_offset)
-        if checkpoint.mark is not None:
-            checkpoint.mark = None
-            checkpoint.write()
+        checkpoint.forget_mark()
     scan = _Scan(log, table, DelayLevels(config.delay_levels), start)
     scan.own_from = _BEYOND_ALL if clean or own_from is None else own_from
-    end = scan.run()
-    if clean or end < sure:  # after a crash nothing behind the mark was sure to be on disk
-        _check_damage(log, end, scan.torn_end, may_cut=config.cut_damaged_log)
+    scan.sure = _BEYOND_ALL if clean else sure
+    end = scan.run(cut_damaged=config.cut_damaged_log)
     if log.cut(end):
         logger.warning("what followed the last whole message, at physical offset %d, is cut", end)
+    if mark is not None and end < mark.position and not config.cut_damaged_log:
+        logger.error(
+            "the commit log ends at physical offset %d, but %d bytes more were stored: their "
+            "messages are lost. Files of %s were deleted or cut short",
+            end, mark.position - end, log.directory,
+        )  # fmt: skip
+    table.fill_to(reached, end)
     table.finish_recovery(log.min_offset)
     timestamp = scan.timestamp or checkpoint.log_timestamp
-    return Recovered(Dispatched(end, scan.last_record, timestamp), min(start.position, end))
+    return Recovered(
+        Dispatched(end, scan.last_record, timestamp), min(start.position, end), tuple(scan.damages)
+    )
 
 
 def _choose_start(
@@ -131,12 +152,12 @@ def _choose_start(
 
 
 def _give_up_damaged_queues(
-    log: CommitLog, table: QueueTable, checkpoint: Checkpoint, config: StoreConfig
-) -> None:
+    table: QueueTable, checkpoint: Checkpoint, config: StoreConfig, log_min: int
+) -> dict[tuple[str, int], int]:
     """Delete the files of damaged queues, to be made anew from the log.
 
-    Raises CorruptStoreError where they are not damaged but written with another setting, or where
-    the log no longer begins at 0: a queue whose messages are all gone would lose its offsets.
+    The offsets they had reached with messages that the log no longer has, before ``log_min``.
+    Raises CorruptStoreError where they are not damaged but written with another setting.
     """
     directory, damage = table.damaged[0]
     expected = config.consume_queue_units
@@ -150,16 +171,9 @@ def _give_up_damaged_queues(
             "the commit log",
             damage.path,
         )
-    if log.min_offset > 0:
-        raise CorruptStoreError(
-            f"{damage}. It is not made anew from the commit log, which begins at {log.min_offset}: "
-            f"a queue without messages there would begin at offset 0 again; delete {directory} to "
-            "have it so",
-            damage.path,
-        )
     for directory, damage in table.damaged:
         logger.warning("%s. %s is made anew from the commit log", damage, directory)
-    table.delete_damaged()
+    return table.delete_damaged(log_min)
 
 
 def _is_of_this_log(mark: Mark, log: CommitLog) -> bool:
@@ -186,7 +200,8 @@ def _info_at(log: CommitLog, offset: int) -> RecordInfo | None:
 class _Scan:
     """One pass over the log from a start to its end, filling the queues.
 
-    ``torn_end`` is where the torn record would end, if one was found that looks whole.
+    ``torn_end`` is where the torn record would end, if one was found that looks whole. Before
+    ``sure`` no crash explains what is unsound; ``damages`` collects that.
     """
 
     def __init__(
@@ -196,24 +211,59 @@ class _Scan:
         self.timestamp = 0
         self.own_from = _BEYOND_ALL
         self.torn_end = 0
+        self.sure = _BEYOND_ALL
+        self.damages: list[Damage] = []
         self._log = log
         self._table = table
         self._levels = levels
         self._position = start.position
         self._count = 0
+        self._most_lost = 0
 
-    def run(self) -> int:
-        """Read to the end and return it."""
+    def run(self, *, cut_damaged: bool) -> int:
+        """Read to the end and return it; it is before a damage with ``cut_damaged``."""
         first = self._position
-        segment = self._log.find(first)
+        self._read_on()
+        while self._position < self.sure and self._pass_over(cut_damaged=cut_damaged):
+            self._read_on()
+        if self._position > first:
+            logger.info("recovery read %d bytes, %d messages", self._position - first, self._count)
+        return self._position
+
+    def _read_on(self) -> None:
+        """Read up to the first place where there is no sound record."""
+        segment = self._log.find(self._position)
         while segment is not None:
             if not self._read(segment):
                 break
             self._position = segment.end
             segment = self._log.find(segment.end)
-        if self._position > first:
-            logger.info("recovery read %d bytes, %d messages", self._position - first, self._count)
-        return self._position
+
+    def _pass_over(self, *, cut_damaged: bool) -> bool:
+        """Go to the sound record behind a damage; whether there is one to be read."""
+        start = self._position
+        survivor = next_record(self._log, max(start, self.torn_end))
+        if survivor is None:
+            return False
+        segment = self._log.find(start)
+        path = segment.path if segment is not None else self._log.directory
+        if cut_damaged:
+            logger.error(
+                "%s is damaged at physical offset %d: all that follows is given up, sound messages "
+                "from %d on among it (cut_damaged_log)",
+                path, start, survivor,
+            )  # fmt: skip
+            return False
+        logger.error(
+            "%s is damaged at physical offset %d: there is no sound message up to %d. What was "
+            "between is lost, the messages behind it are read. Put a whole copy of the file in its "
+            "place, if there is one, and delete consumequeue and checkpoint",
+            path, start, survivor,
+        )  # fmt: skip
+        self.damages.append(Damage(start, survivor))
+        self._most_lost += (survivor - start) // MIN_RECORD_SIZE
+        self._position = survivor
+        return True
 
     def _read(self, segment: Segment) -> bool:
         """Put the file's records into the queues; whether its end was reached.
@@ -261,7 +311,7 @@ class _Scan:
         if info.queue_offset == queue.max_offset:
             queue.add(unit)
         else:
-            queue.put_out_of_order(info.queue_offset, unit, self._log.min_offset)
+            queue.put_out_of_order(info.queue_offset, unit, self._log.min_offset, self._most_lost)
 
     def _empty_tails(self) -> None:
         """Give memory back. On a full disk the entries stay in it, and messages can be read."""
@@ -269,45 +319,3 @@ class _Scan:
             self._table.flush()
         except OSError as error:
             logger.warning("consume queues stay in memory, they cannot be flushed: %s", error)
-
-
-def _check_damage(log: CommitLog, end: int, torn_end: int, *, may_cut: bool) -> None:
-    """Raise CorruptStoreError when cutting the log at ``end`` loses messages no crash explains.
-
-    A hole behind the mark is what a power cut leaves after a crash, and the log ends at it as in
-    CommitLog.recoverAbnormally. Otherwise a sound record behind the first unsound one means damage,
-    and nothing is touched, unless the user wants it so (``may_cut``).
-    """
-    survivor = _next_record(log, max(end, torn_end))
-    if survivor is None:
-        return
-    segment = log.find(end)
-    path = str(segment.path if segment is not None else log.directory)
-    if may_cut:
-        logger.error(
-            "%s is damaged at physical offset %d: all that follows is given up, sound messages "
-            "from %d on among it (cut_damaged_log)",
-            path, end, survivor,
-        )  # fmt: skip
-        return
-    raise CorruptStoreError(
-        f"{path} is damaged: there is no sound message at physical offset {end}, but there is one "
-        f"at {survivor}. Restore the file from a copy, or open the store once with "
-        "cut_damaged_log=True (orbitmq broker --cut-damaged-log) to give up all messages behind "
-        "the damage",
-        path,
-    )
-
-
-def _next_record(log: CommitLog, start: int) -> int | None:
-    """Where the first sound record at or after ``start`` begins."""
-    for segment in log.segments:
-        if segment.end <= start:
-            continue
-        for magic in (MAGIC_V1, MAGIC_V2):
-            pattern = magic.to_bytes(4, "big")
-            for found in segment.find_bytes(pattern, max(start, segment.base)):
-                offset = found - RECORD_HEADER.magic
-                if offset >= start and next(records(segment, offset), None) is not None:
-                    return offset
-    return None

@@ -83,6 +83,7 @@ class SendMessageResponseHeader(Header):
     queue_offset: Long
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
+    recall_handle: str | None = None
     msg_region: str | None = msgspec.field(default=None, name="MSG_REGION")
     trace_on: str | None = msgspec.field(default=None, name="TRACE_ON")
 
@@ -190,6 +191,21 @@ class ConsumerSendMsgBackRequestHeader(Header):
     unit_mode: bool | None = None
     max_reconsume_times: Int | None = None
     bname: str | None = None
+
+
+class RecallMessageRequestHeader(Header):
+    """RECALL_MESSAGE (370); ``recall_handle`` is that of the answer to the send."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+    bname: str | None = None
+
+
+class RecallMessageResponseHeader(Header):
+    """The answer to RECALL_MESSAGE: the recalled message's unique key."""
+
+    msg_id: str
 
 
 class EndTransactionRequestHeader(Header):

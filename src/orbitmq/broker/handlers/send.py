@@ -69,7 +69,8 @@ class SendHandlers:
         if command.flag & ONEWAY:
             return
         key = placed.unique_key.encode()
-        if command.serialize_type == JSON and key.isalnum():  # of ASCII, as bytes
+        is_plain = placed.recall_handle is None and key.isalnum()  # of ASCII, as bytes
+        if command.serialize_type == JSON and is_plain:
             answer = self._template.fill(
                 (placed.physical_offset, placed.queue_id, placed.queue_offset, key, command.opaque)
             )
@@ -104,4 +105,6 @@ class SendHandlers:
         }
         if placed.unique_key is not None:
             fields["transactionId"] = placed.unique_key
+        if isinstance(placed, Placed) and placed.recall_handle is not None:
+            fields["recallHandle"] = placed.recall_handle
         return encode_response(command, codes.SUCCESS, fields)
