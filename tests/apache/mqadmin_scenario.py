@@ -26,7 +26,9 @@ class Scenario:
 
     def __enter__(self) -> Self:
         with ExitStack() as opened:
-            directory = opened.enter_context(tempfile.TemporaryDirectory(prefix="orbitmq-scenario-"))
+            directory = opened.enter_context(
+                tempfile.TemporaryDirectory(prefix="orbitmq-scenario-")
+            )
             self._write_files(Path(directory))
             server, topic = self.names["name_server"], self.names["topic"]
             admin = opened.enter_context(Admin(name_server=server))
