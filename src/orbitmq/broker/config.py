@@ -63,6 +63,36 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an unknown consumer group may consume (autoCreateSubscriptionGroup)."""
     default_topic_queues: int = 8
     """The most queues a topic gets by being sent to (defaultTopicQueueNums)."""
+    broker_permission: int = 6
+    """What the broker as a whole allows, 4 (read) and 2 (write): without read nothing is pulled,
+    without write nothing comes back from consumers and ordered topics take no messages; routes
+    show all topics so (brokerPermission)."""
+    topic_message_type_check: bool = True
+    """Whether a topic with the attribute ``message.type`` refuses messages of other types. Java's
+    proxies do; its brokers leave it to them (enableTopicMessageTypeCheck)."""
+    enable_mixed_message_type: bool = False
+    """Whether ``message.type`` may be MIXED (enableMixedMessageType)."""
+    validate_system_topics: bool = True
+    """Whether the broker's own topics are kept from being changed and deleted
+    (validateSystemTopicWhenUpdateTopic)."""
+    clear_retry_topics: bool = True
+    """Whether the retry topics of pop consumers go with the topic
+    (clearRetryTopicWhenDeleteTopic)."""
+    cluster_topic_enable: bool = True
+    """Whether the topic named after the cluster can be read and written (clusterTopicEnable)."""
+    broker_topic_enable: bool = True
+    """Whether the topic named after the broker can be read and written (brokerTopicEnable)."""
+    reject_pull_consumers: bool = False
+    """Whether groups of consumers without listeners are left out of heartbeats
+    (rejectPullConsumerEnable)."""
+    enable_split_metadata: bool = True
+    """Whether all topics and all groups are told in pages to who asks for pages
+    (enableSplitMetadata)."""
+    split_metadata_size: int = 2_000
+    """The most topics or groups of a page (splitMetadataSize)."""
+    enable_single_topic_register: bool = False
+    """Whether name servers are told of one changed topic at a time, in a request of its own
+    (enableSingleTopicRegister)."""
     region_id: str = "DefaultRegion"
     """What clients put into their traces (regionId)."""
     trace_on: bool = True
@@ -149,6 +179,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("broker_name", "cluster_name"):
             _check_name(name, getattr(self, name))
         _check_range("default_topic_queues", self.default_topic_queues, 1, 65_536)
+        _check_range("broker_permission", self.broker_permission, 0, 7)
+        _check_range("split_metadata_size", self.split_metadata_size, 1, 1 << 20)
         _check_range("max_pull_count", self.max_pull_count, 1, 1 << 20)
         _check_range("max_pull_bytes", self.max_pull_bytes, 1, 15 << 20)
         for name in (

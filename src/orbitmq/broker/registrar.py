@@ -97,8 +97,9 @@ class Registrar:
         self._changed[address].clear()
         untold, self._untold[address] = self._untold[address], {}
         identity = self._identity
+        told = list((self._topics.topics if untold is None else untold).values())
         topics = TopicConfigAndMappingSerializeWrapper(
-            topic_config_table=dict(self._topics.topics) if untold is None else untold,
+            topic_config_table={topic.topic_name: self._topics.announced(topic) for topic in told},
             data_version=self._topics.version,
         )
         # Beside the loop, which tens of thousands of topics would keep from its clients.

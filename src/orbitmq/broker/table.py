@@ -57,6 +57,7 @@ class ConfigTable(Generic[_ConfigT]):
         self.version = DataVersion(timestamp=now_ms())
         self.changed = False
         self.changes: list[TableChange] = []
+        self._sorted: tuple[DataVersion, list[str]] | None = None
         self._now_ms = now_ms
         self._change = change
 
@@ -64,6 +65,18 @@ class ConfigTable(Generic[_ConfigT]):
         """Take in what was saved; it goes before what is built in."""
         self.entries.update((name, self.mended(entry)) for name, entry in entries.items())
         self.version = version
+
+    def page(self, version: DataVersion | None, first: int, count: int) -> dict[str, _ConfigT]:
+        """Up to ``count`` entries by name, from the ``first`` on.
+
+        From 0 on when that was counted in another ``version`` than this
+        (TopicConfigManager.subTopicConfigTable).
+        """
+        first = max(0, first) if version == self.version else 0
+        if self._sorted is None or self._sorted[0] != self.version:
+            self._sorted = self.version, sorted(self.entries)
+        names = self._sorted[1][first : first + max(0, count)]
+        return {name: self.entries[name] for name in names}
 
     def replay(self, change: TableChange) -> bool:
         """Make a change again that was written down; False: it was made to another state."""
