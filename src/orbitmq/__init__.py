@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from orbitmq.aio.pull_consumer import AsyncPullConsumer
     from orbitmq.aio.pull_schedule import AsyncPullConsumerScheduleService
     from orbitmq.aio.push_consumer import AsyncPushConsumer
+    from orbitmq.aio.transaction_producer import AsyncTransactionProducer
     from orbitmq.allocate import (
         AllocateAveragely,
         AllocateAveragelyByCircle,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from orbitmq.blocking.pull_consumer import PullConsumer
     from orbitmq.blocking.pull_schedule import PullConsumerScheduleService
     from orbitmq.blocking.push_consumer import PushConsumer
+    from orbitmq.blocking.transaction_producer import TransactionProducer
     from orbitmq.broker.embedded import EmbeddedBroker
     from orbitmq.consumer.hooks import (
         ConsumeMessageContext,
@@ -98,8 +100,11 @@ if TYPE_CHECKING:
         SendMessageContext,
         SendMessageHook,
     )
+    from orbitmq.producer.local_transactions import LocalTransactionState, TransactionMessage
+    from orbitmq.producer.outgoing import split_batch
     from orbitmq.producer.requests import create_reply_message
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
+    from orbitmq.producer.transaction import Transaction, TransactionSendResult
     from orbitmq.wire.admin_bodies import ConsumerConnection, ConsumeStats, ProducerConnection
     from orbitmq.wire.bodies import (
         ClusterInfo,
@@ -144,6 +149,7 @@ _HOMES = {
     "orbitmq.aio.pull_consumer": "AsyncPullConsumer",
     "orbitmq.aio.pull_schedule": "AsyncPullConsumerScheduleService",
     "orbitmq.aio.push_consumer": "AsyncPushConsumer",
+    "orbitmq.aio.transaction_producer": "AsyncTransactionProducer",
     "orbitmq.allocate": """
         AllocateAveragely AllocateAveragelyByCircle AllocateByConfig AllocateByConsistentHash
         AllocateByMachineRoom AllocateMachineRoomNearby AllocateStrategy
@@ -154,6 +160,7 @@ _HOMES = {
     "orbitmq.blocking.pull_consumer": "PullConsumer",
     "orbitmq.blocking.pull_schedule": "PullConsumerScheduleService",
     "orbitmq.blocking.push_consumer": "PushConsumer",
+    "orbitmq.blocking.transaction_producer": "TransactionProducer",
     "orbitmq.broker.embedded": "EmbeddedBroker",
     "orbitmq.consumer.hooks": """
         ConsumeMessageContext ConsumeMessageHook ConsumeReturnType FilterMessageContext
@@ -165,6 +172,8 @@ _HOMES = {
     "orbitmq.consumer.push.listeners": """
         ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus
     """,
+    "orbitmq.producer.local_transactions": "LocalTransactionState TransactionMessage",
+    "orbitmq.producer.transaction": "Transaction TransactionSendResult",
     "orbitmq.errors": """
         AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError
         ConfigError ConnectError ConnectionLostError CorruptStoreError DataLossError
@@ -181,6 +190,7 @@ _HOMES = {
         CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
         EndTransactionHook MessageType SendMessageContext SendMessageHook
     """,
+    "orbitmq.producer.outgoing": "split_batch",
     "orbitmq.producer.requests": "create_reply_message",
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.wire.admin_bodies": "ConsumeStats ConsumerConnection ProducerConnection",
@@ -215,6 +225,7 @@ __all__ = [
     "AsyncPullConsumer",
     "AsyncPullConsumerScheduleService",
     "AsyncPushConsumer",
+    "AsyncTransactionProducer",
     "AuthenticationError",
     "BodyError",
     "BrokerConsumeStats",
@@ -264,6 +275,7 @@ __all__ = [
     "IllegalNameError",
     "InvalidMessageError",
     "LitePullConsumer",
+    "LocalTransactionState",
     "Message",
     "MessageIllegalError",
     "MessageModel",
@@ -315,10 +327,15 @@ __all__ = [
     "TraceType",
     "TraceView",
     "TrackType",
+    "Transaction",
+    "TransactionMessage",
+    "TransactionProducer",
+    "TransactionSendResult",
     "WireError",
     "create_reply_message",
     "select_queue_by_hash",
     "select_queue_by_random",
+    "split_batch",
 ]
 
 
