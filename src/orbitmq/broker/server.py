@@ -27,6 +27,7 @@ from orbitmq.broker.handlers.topics import TopicHandlers
 from orbitmq.broker.handlers.transaction import TransactionHandlers
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
+from orbitmq.net.receiving import Receiving
 from orbitmq.net.server import Server
 
 log = logging.getLogger("orbitmq.broker")
@@ -73,6 +74,7 @@ class BrokerServer:
             code: handler for family in families for code, handler in family.table().items()
         }
         dispatch = Dispatcher(handlers).dispatch
+        self._receiving = Receiving(broker.config.max_receiving_bytes)
         self._server, self._fast_server = (
             Server(
                 dispatch,
@@ -80,6 +82,8 @@ class BrokerServer:
                 on_closed=self._closed,
                 tls=broker.config.tls,
                 idle_ms=broker.config.connection_idle_ms,
+                max_connections=broker.config.max_connections,
+                receiving=self._receiving,
             )
             for _ in range(2)
         )
@@ -125,6 +129,9 @@ class BrokerServer:
         self._pulls.renew(config)
         for server in (self._server, self._fast_server):
             server.idle_ms = config.connection_idle_ms
+            server.max_connections = config.max_connections
+        self._receiving.most = config.max_receiving_bytes
+        self._answers.renew(config)
         self._loop.call_soon(self._run_later)
 
     def _hang_up_on_idle(self) -> None:
