@@ -128,9 +128,7 @@ class WriteAnswers:
                     del self._unanswered[connection]
             _release(waiting, error)
 
-        self._store.request_flush(
-            lambda error: self._loop.call_soon_threadsafe(release, error)
-        )
+        self._store.request_flush(lambda error: self._loop.call_soon_threadsafe(release, error))
 
     def _complain(self, reason: str) -> None:
         """Log why messages are refused: once, not for every tick while it lasts."""

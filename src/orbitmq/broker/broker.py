@@ -98,8 +98,7 @@ class Broker:
             undo.callback(self.store.close)
             self.topics = TopicTable(config, clock.now_ms, delays.max_level)
             self.groups = GroupTable(config, clock.now_ms)
-            self.offsets = ConsumerOffsets()
-            self.offsets.most = config.max_offset_entries
+            self.offsets = ConsumerOffsets(most=config.max_offset_entries)
             self.consumers: ConsumerTable[Hashable] = ConsumerTable()
             self.producers: ProducerTable[Hashable] = ProducerTable()
             self.locks = QueueLocks()

@@ -51,10 +51,10 @@ class ConsumerOffsets:
     only in memory. There is room for ``most`` committed offsets; saved ones are taken all.
     """
 
-    def __init__(self, table: dict[str, dict[int, int]] | None = None) -> None:
-        self.table = table if table is not None else {}
+    def __init__(self, *, most: int = 1 << 31) -> None:
+        self.table: dict[str, dict[int, int]] = {}
         self.changed = False
-        self.most = 1 << 31
+        self.most = most
         self._count = 0
         self._pulled: dict[_Place, int] = {}
         self._resets: dict[_Place, _Reset] = {}

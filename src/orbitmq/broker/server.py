@@ -74,7 +74,6 @@ class BrokerServer:
             code: handler for family in families for code, handler in family.table().items()
         }
         dispatch = Dispatcher(handlers).dispatch
-        self._receiving = Receiving(broker.config.max_receiving_bytes)
         self._server, self._fast_server = (
             Server(
                 dispatch,
@@ -82,15 +81,15 @@ class BrokerServer:
                 on_closed=self._closed,
                 tls=broker.config.tls,
                 idle_ms=broker.config.connection_idle_ms,
-                max_connections=broker.config.max_connections,
-                receiving=self._receiving,
             )
             for _ in range(2)
         )
         broker.every(lambda: broker.config.scan_interval_ms, self._hang_up_on_idle)
         broker.settings.watch(self._renew)
-        self._losses_to_tell = False
+        self._receiving = Receiving()
         self._timer: asyncio.TimerHandle | None = None
+        self._renew(broker.config)
+        self._losses_to_tell = False
         self._timer_due_ms: int | None = None
 
     async def start(
@@ -106,6 +105,7 @@ class BrokerServer:
         """Stop listening, hang up, and run no more jobs; the broker itself stays open."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         await self._fast_server.close()
         await self._server.close()
         self._settings.close()
@@ -130,9 +130,11 @@ class BrokerServer:
         for server in (self._server, self._fast_server):
             server.idle_ms = config.connection_idle_ms
             server.max_connections = config.max_connections
+            server.receiving = self._receiving
         self._receiving.most = config.max_receiving_bytes
         self._answers.renew(config)
-        self._loop.call_soon(self._run_later)
+        if self._timer is not None:
+            self._run_later()
 
     def _hang_up_on_idle(self) -> None:
         for server in (self._server, self._fast_server):

@@ -102,7 +102,9 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     # Protection.
     Key("brokerFastFailureEnable", "fast_failure", _FLAG, live=True),
     Key("maxUnansweredBytes", "max_unanswered_bytes", _NUMBER, live=True),
-    Key("maxUnansweredBytesPerConnection", "max_unanswered_bytes_per_connection", _NUMBER, live=True),
+    Key(
+        "maxUnansweredBytesPerConnection", "max_unanswered_bytes_per_connection", _NUMBER, live=True
+    ),
     Key("maxConnections", "max_connections", _NUMBER, live=True),
     Key("maxReceivingBytes", "max_receiving_bytes", _NUMBER, live=True),
     Key("maxHeldPulls", "max_held_pulls", _NUMBER, live=True),

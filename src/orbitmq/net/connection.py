@@ -70,7 +70,6 @@ class Connection(asyncio.BufferedProtocol):
         hook: RpcHook | None = None,
         frame_limit: int = FRAME_LIMIT,
         serving: bool = False,
-        receiving: Receiving | None = None,
     ) -> None:
         self.peer = "not connected"
         self.peer_host = bytes(8)
@@ -83,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_go_away = on_go_away
         self._hook = hook
         self._serving = serving
-        self._receiving = receiving
+        self.receiving: Receiving | None = None
         self._unfinished = 0  # bytes of a large frame, as ``receiving`` knows
         self._decoder = FrameDecoder(frame_limit)
         self._transport: asyncio.Transport
@@ -269,9 +268,9 @@ class Connection(asyncio.BufferedProtocol):
             self.close(error)
         if self._on_tick_end:
             self._on_tick_end()
-        if self._receiving is not None and self._decoder.unfinished != self._unfinished:
+        if self.receiving is not None and self._decoder.unfinished != self._unfinished:
             self._unfinished = self._decoder.unfinished
-            self._receiving.note(self, self._unfinished)
+            self.receiving.note(self, self._unfinished)
         self._flush_later = scheduled
         if self._out and not scheduled:
             self._flush()
@@ -301,9 +300,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the waiters and tell the owner, once."""
-        if self._unfinished and self._receiving is not None:
+        if self._unfinished and self.receiving is not None:
             self._unfinished = 0
-            self._receiving.note(self, 0)
+            self.receiving.note(self, 0)
         self._end(exc)
         error, on_closed = self._close_error, self._on_closed
         self._on_closed = None

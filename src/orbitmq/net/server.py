@@ -32,8 +32,8 @@ class Server:
     ``on_tick_end`` runs after the commands of each read; ``on_connected`` and ``on_closed`` follow
     each connection's life. ``connections`` holds the open ones. ``tls`` has it speak TLS too, or
     only. :meth:`sweep`, called now and then, ends those that are idle for ``idle_ms``, which may be
-    changed, as may ``max_connections``, 0 for as many as there can be. ``receiving`` bounds the
-    memory of frames being received, for several servers where they share it.
+    changed, as may ``max_connections``, 0 for as many as there can be, and ``receiving``, which
+    bounds the memory of frames being received and may be shared by servers.
     """
 
     def __init__(
@@ -46,8 +46,6 @@ class Server:
         frame_limit: int = FRAME_LIMIT,
         tls: ServerTls | None = None,
         idle_ms: int = IDLE_MS,
-        max_connections: int = 0,
-        receiving: Receiving | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
         self.host = ""
@@ -59,8 +57,8 @@ class Server:
         self._frame_limit = frame_limit
         self._tls = None if tls is None or tls.mode is TlsMode.DISABLED else tls
         self.idle_ms = idle_ms
-        self.max_connections = max_connections
-        self._receiving = receiving or Receiving()
+        self.max_connections = 0
+        self.receiving = Receiving()
         self._acceptor: Acceptor | None = None
         self._deserted = asyncio.Event()
         self._deserted.set()
@@ -118,15 +116,16 @@ class Server:
             await self._deserted.wait()
 
     def _new_connection(self) -> Connection:
-        return Connection(
+        connection = Connection(
             self._on_request,
             on_tick_end=self._on_tick_end,
             on_connected=self._connected,
             on_closed=self._closed,
             frame_limit=self._frame_limit,
             serving=True,
-            receiving=self._receiving,
         )
+        connection.receiving = self.receiving
+        return connection
 
     def _connected(self, connection: Connection) -> None:
         self.connections.add(connection)
