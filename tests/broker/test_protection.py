@@ -106,7 +106,7 @@ def test_connections(caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING, "orbitmq.net"):
             for _ in range(3):
                 third = await node.connect()
-                await until(lambda third=third: third.connection.closed)
+                await until(lambda third=third: third.connection.closed)  # type: ignore[misc]
         told = [record for record in caplog.records if "maxConnections" in record.getMessage()]
         assert len(told) == 1
         second.close()
