@@ -20,6 +20,7 @@ from tests.store.support import (
     TOPIC,
     QuickOps,
     after_crash,
+    after_kill,
     bodies,
     draft,
     opened,
@@ -345,7 +346,7 @@ def test_queues_whose_messages_are_all_gone_are_removed_when_asked(tmp_path: Pat
         put(store, b"again", topic="Old")
         assert bodies(store, "Old") == [b"again"]
         assert bodies(store, "Staged") == [b"x"]
-        crashed = after_crash(live, tmp_path / "removed")
+        crashed = after_kill(store, tmp_path / "removed")
     for directory in (crashed, live):
         with opened(directory, config(), ops=Disk()) as store:
             assert bodies(store, "Old") == [b"again"]
