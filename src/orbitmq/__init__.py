@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         SendMessageHook,
     )
     from orbitmq.producer.local_transactions import LocalTransactionState, TransactionMessage
+    from orbitmq.producer.outgoing import split_batch
     from orbitmq.producer.requests import create_reply_message
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
     from orbitmq.producer.transaction import Transaction, TransactionSendResult
@@ -189,6 +190,7 @@ _HOMES = {
         CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
         EndTransactionHook MessageType SendMessageContext SendMessageHook
     """,
+    "orbitmq.producer.outgoing": "split_batch",
     "orbitmq.producer.requests": "create_reply_message",
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
     "orbitmq.wire.admin_bodies": "ConsumeStats ConsumerConnection ProducerConnection",
@@ -333,6 +335,7 @@ __all__ = [
     "create_reply_message",
     "select_queue_by_hash",
     "select_queue_by_random",
+    "split_batch",
 ]
 
 

@@ -112,18 +112,24 @@ class Node:
             self.routes,
             config=self._name_server_config(),
             tls=self.config.tls,
-            idle_ms=self.config.connection_idle_ms,
         )
         await name_server.start(self.config.host, self.config.name_server_port)
         undo.push_async_callback(name_server.close)
         return name_server
 
     def _name_server_config(self) -> NameServerConfig:
+        """What the name server begins with; with a store it keeps things there."""
         config = self.config.name_server_config
-        if config.kv_config_path is not None or self.config.store_directory is None:
-            return config
-        path = self.store_directory / "namesrv" / "kvConfig.json"
-        return msgspec.structs.replace(config, kv_config_path=path)
+        given = {"connection_idle_ms": self.config.connection_idle_ms}
+        if self.config.store_directory is None:
+            return msgspec.structs.replace(config, **given)
+        directory = self.store_directory / "namesrv"
+        return msgspec.structs.replace(
+            config,
+            kv_config_path=config.kv_config_path or directory / "kvConfig.json",
+            config_store_path=config.config_store_path or directory / "namesrv.properties",
+            **given,
+        )
 
     async def _start_registrar(self, undo: AsyncExitStack) -> None:
         config = self.config

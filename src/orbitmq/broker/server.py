@@ -15,6 +15,7 @@ from orbitmq.broker.handlers.groups import GroupHandlers
 from orbitmq.broker.handlers.offset import OffsetHandlers
 from orbitmq.broker.handlers.operator import OperatorHandlers
 from orbitmq.broker.handlers.pull import PullHandlers
+from orbitmq.broker.handlers.query import QueryHandlers
 from orbitmq.broker.handlers.relay import RelayHandlers
 from orbitmq.broker.handlers.replicas import ReplicaHandlers
 from orbitmq.broker.handlers.reply import ReplyHandlers
@@ -63,6 +64,7 @@ class BrokerServer:
             self._settings,
             StatisticsHandlers(broker),
             OperatorHandlers(broker),
+            QueryHandlers(broker),
             RelayHandlers(broker),
             ReplyHandlers(broker),
             TimerHandlers(broker, self._answers),

@@ -29,6 +29,7 @@ class StoreDirectory:
         self.root: Final = root
         self.commit_log: Final = root / "commitlog"
         self.consume_queue: Final = root / "consumequeue"
+        self.index: Final = root / "index"
         self.config: Final = root / "config"
         self.checkpoint: Final = root / "checkpoint"
         self.abort: Final = root / "abort"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from msgspec import field
 
 from orbitmq.message import MessageQueue
 from orbitmq.wire.admin_bodies import ConsumeStats
-from orbitmq.wire.bodies import Body, SubscriptionData, TopicConfig
+from orbitmq.wire.bodies import Body, QueueFields, SubscriptionData, TopicConfig
 
 
 class CreateTopicListRequestBody(Body, frozen=True):
@@ -61,10 +63,38 @@ class QueueTimeSpan(Body, frozen=True):
     delay_time: int = 0
 
 
+class _TimeSpan(Body, frozen=True):
+    message_queue: QueueFields
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+
+
+class _TimeSpans(Body, frozen=True):
+    consume_time_span_set: list[_TimeSpan] = []
+
+
 class QueryConsumeTimeSpanBody(Body, frozen=True):
     """The time spans of a topic's queues at a broker."""
 
     consume_time_span_set: list[QueueTimeSpan] = []
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Self:
+        """Read a body, whose queues are objects. Raises BodyError."""
+        return cls(
+            [
+                QueueTimeSpan(
+                    span.message_queue.queue(),
+                    span.min_time_stamp,
+                    span.max_time_stamp,
+                    span.consume_time_stamp,
+                    span.delay_time,
+                )
+                for span in _TimeSpans.decode(data).consume_time_span_set
+            ]
+        )
 
 
 class BrokerStatsItem(Body, frozen=True):
