@@ -102,7 +102,7 @@ class Node:
         else:
             self.name_server = _joined(host, name_server.port)
             self._register(self.broker.topics.topics.values())
-            self.broker.topics.on_change = lambda topic: self._register([topic])
+            self.broker.topics.on_change = self._register
             self.broker.every(REGISTER_MS, lambda: self._take_order_config(name_server))
             self._take_order_config(name_server)
 
@@ -141,7 +141,7 @@ class Node:
         )
         topics = self.broker.topics
         registrar = Registrar(config.name_servers, identity, topics)
-        topics.on_change = registrar.topic_changed
+        topics.on_change = registrar.topics_changed
         undo.push_async_callback(registrar.close)
         await registrar.start()
 
