@@ -123,4 +123,4 @@ def _consume_two(broker: EmbeddedBroker) -> None:
     with PullConsumer(GROUP, name_server=broker.name_server) as consumer:
         pulled = consumer.pull(_queue(broker), "*", 0, 2)
         assert len(pulled.messages) == 2
-        consumer.update_consume_offset(_queue(broker), 2)
+    broker.call(lambda node: node.broker.offsets.commit(GROUP, TOPIC, 0, 2))
