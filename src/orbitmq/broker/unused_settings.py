@@ -259,7 +259,7 @@ UNUSED: Final = (
         "putMsgIndexHightWater=600000 messageIndexSafe=false",
     ),
     Section(
-        "there are other bounds: deleteFileBatchMax, a day for statistics, a group's last heartbeat",
+        "deleteFileBatchMax, a day for statistics and the last heartbeat of a group stand for it",
         "maxBatchDeleteFilesNum=50 maxStatsIdleTimeInMinutes=-1 subscriptionExpiredTimeout=600000",
     ),
 )
