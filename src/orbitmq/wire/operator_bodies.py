@@ -8,46 +8,7 @@ from msgspec import field
 
 from orbitmq.message import MessageQueue
 from orbitmq.wire.admin_bodies import ConsumeStats
-from orbitmq.wire.bodies import Body, QueueFields, SubscriptionData, TopicConfig
-
-
-class CreateTopicListRequestBody(Body, frozen=True):
-    """Several topics to make or change (18)."""
-
-    topic_config_list: list[TopicConfig] = []
-
-
-class GroupForbidden(Body, frozen=True):
-    """Whether a group may read a topic at a broker (353)."""
-
-    topic: str | None = None
-    group: str | None = None
-    readable: bool | None = None
-
-
-class ConsumeQueueData(Body, frozen=True):
-    """One entry of a consume queue: where its message lies, and the code of its tag (321).
-
-    ``eval`` says whether the filter of the group asked for takes it; ``msg`` what went wrong.
-    """
-
-    physic_offset: int = 0
-    physic_size: int = 0
-    tags_code: int = 0
-    extend_data_json: str | None = None
-    bit_map: str | None = None
-    eval: bool = False
-    msg: str | None = None
-
-
-class QueryConsumeQueueResponseBody(Body, frozen=True):
-    """Entries of a consume queue, and the range it has (321)."""
-
-    subscription_data: SubscriptionData | None = None
-    filter_data: str | None = None
-    queue_data: list[ConsumeQueueData] | None = None
-    max_queue_index: int = 0
-    min_queue_index: int = 0
+from orbitmq.wire.bodies import Body, QueueFields
 
 
 class QueueTimeSpan(Body, frozen=True):
@@ -136,12 +97,3 @@ class ProducerTableInfo(Body, frozen=True):
     """All producers of a broker, by group (328)."""
 
     data: dict[str, list[ProducerInfo]] = {}
-
-
-class SetMessageRequestModeRequestBody(Body, frozen=True):
-    """How a group's consumers get a topic's messages: PULL or POP (401)."""
-
-    topic: str
-    consumer_group: str
-    mode: str = "PULL"
-    pop_share_queue_num: int = 0
