@@ -1,6 +1,7 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|spark ...] [--seconds S] [--rounds N]
+    python -m benchmarks [brokers|consumers|holding|growth|spark|topics ...]
+        [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
 drifts does not favour one; the ratio of each round is taken and the median shown. Absolute figures
@@ -21,9 +22,10 @@ from benchmarks.growth import SIZES, growth_figures
 from benchmarks.holding_figures import holding_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
+from benchmarks.topics import topic_figures
 from tests.apache.jars import ApacheRelease
 
-SUBJECTS = ("brokers", "consumers", "holding", "growth", "spark")
+SUBJECTS = ("brokers", "consumers", "holding", "growth", "spark", "topics")
 SPARK_ROWS = 1_000_000
 
 
@@ -51,6 +53,8 @@ def figures(
     if "spark" in subjects:
         with orbitmq_broker("async") as broker:
             yield from spark_figures(broker)
+    if "topics" in subjects:
+        yield from topic_figures(apache, rounds)
 
 
 def main() -> None:
