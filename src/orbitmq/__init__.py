@@ -103,7 +103,11 @@ if TYPE_CHECKING:
     from orbitmq.producer.local_transactions import LocalTransactionState, TransactionMessage
     from orbitmq.producer.outgoing import split_batch
     from orbitmq.producer.requests import create_reply_message
-    from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
+    from orbitmq.producer.selectors import (
+        select_queue_by_hash,
+        select_queue_by_machine_room,
+        select_queue_by_random,
+    )
     from orbitmq.producer.transaction import Transaction, TransactionSendResult
     from orbitmq.wire.admin_bodies import ConsumerConnection, ConsumeStats, ProducerConnection
     from orbitmq.wire.bodies import (
@@ -120,6 +124,7 @@ if TYPE_CHECKING:
         TopicRouteData,
         TopicStatsTable,
     )
+    from orbitmq.wire.compress import CompressionType
     from orbitmq.wire.message_view import MessageView
     from orbitmq.wire.operator_bodies import (
         BrokerStatsData,
@@ -192,13 +197,16 @@ _HOMES = {
     """,
     "orbitmq.producer.outgoing": "split_batch",
     "orbitmq.producer.requests": "create_reply_message",
-    "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
+    "orbitmq.producer.selectors": """
+        select_queue_by_hash select_queue_by_machine_room select_queue_by_random
+    """,
     "orbitmq.wire.admin_bodies": "ConsumeStats ConsumerConnection ProducerConnection",
     "orbitmq.wire.bodies": """
         ClusterInfo ConsumeFromWhere ConsumeType CustomizedRetryPolicy ExponentialRetryPolicy
         GroupRetryPolicy MessageModel SubscriptionData SubscriptionGroupConfig TopicConfig
         TopicRouteData TopicStatsTable
     """,
+    "orbitmq.wire.compress": "CompressionType",
     "orbitmq.wire.message_view": "MessageView",
     "orbitmq.wire.operator_bodies": """
         BrokerStatsData GroupForbidden ProducerInfo QueryConsumeQueueResponseBody QueueTimeSpan
@@ -240,6 +248,7 @@ __all__ = [
     "ClientStateError",
     "ClusterInfo",
     "CommunicationMode",
+    "CompressionType",
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
@@ -334,6 +343,7 @@ __all__ = [
     "WireError",
     "create_reply_message",
     "select_queue_by_hash",
+    "select_queue_by_machine_room",
     "select_queue_by_random",
     "split_batch",
 ]
