@@ -108,7 +108,9 @@ def prepare_message(
         message_id,
         message.sharding_key or None,
         _REPLY if properties.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
-        member=member,
+        None,
+        None,
+        member,
     )
 
 
