@@ -109,7 +109,12 @@ if TYPE_CHECKING:
         select_queue_by_random,
     )
     from orbitmq.producer.transaction import Transaction, TransactionSendResult
-    from orbitmq.wire.admin_bodies import ConsumerConnection, ConsumeStats, ProducerConnection
+    from orbitmq.wire.admin_bodies import (
+        ConsumerConnection,
+        ConsumeStats,
+        ProducerConnection,
+        QueryConsumeQueueResponseBody,
+    )
     from orbitmq.wire.bodies import (
         ClusterInfo,
         ConsumeFromWhere,
@@ -126,19 +131,14 @@ if TYPE_CHECKING:
     )
     from orbitmq.wire.compress import CompressionType
     from orbitmq.wire.message_view import MessageView
-    from orbitmq.wire.operator_bodies import (
-        BrokerStatsData,
-        GroupForbidden,
-        ProducerInfo,
-        QueryConsumeQueueResponseBody,
-        QueueTimeSpan,
-    )
+    from orbitmq.wire.operator_bodies import BrokerStatsData, ProducerInfo, QueueTimeSpan
     from orbitmq.wire.running_info import (
         CMResult,
         ConsumeMessageDirectlyResult,
         ConsumerRunningInfo,
         ConsumeStatusInfo,
     )
+    from orbitmq.wire.topic_bodies import ColdDataFlowCtrInfo, GroupForbidden, HARuntimeInfo
     from orbitmq.wire.trace_view import TraceType, TraceView
 
 __version__ = "0.1.0"
@@ -177,8 +177,6 @@ _HOMES = {
     "orbitmq.consumer.push.listeners": """
         ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus
     """,
-    "orbitmq.producer.local_transactions": "LocalTransactionState TransactionMessage",
-    "orbitmq.producer.transaction": "Transaction TransactionSendResult",
     "orbitmq.errors": """
         AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError
         ConfigError ConnectError ConnectionLostError CorruptStoreError DataLossError
@@ -195,12 +193,16 @@ _HOMES = {
         CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
         EndTransactionHook MessageType SendMessageContext SendMessageHook
     """,
+    "orbitmq.producer.local_transactions": "LocalTransactionState TransactionMessage",
     "orbitmq.producer.outgoing": "split_batch",
     "orbitmq.producer.requests": "create_reply_message",
     "orbitmq.producer.selectors": """
         select_queue_by_hash select_queue_by_machine_room select_queue_by_random
     """,
-    "orbitmq.wire.admin_bodies": "ConsumeStats ConsumerConnection ProducerConnection",
+    "orbitmq.producer.transaction": "Transaction TransactionSendResult",
+    "orbitmq.wire.admin_bodies": """
+        ConsumeStats ConsumerConnection ProducerConnection QueryConsumeQueueResponseBody
+    """,
     "orbitmq.wire.bodies": """
         ClusterInfo ConsumeFromWhere ConsumeType CustomizedRetryPolicy ExponentialRetryPolicy
         GroupRetryPolicy MessageModel SubscriptionData SubscriptionGroupConfig TopicConfig
@@ -208,12 +210,11 @@ _HOMES = {
     """,
     "orbitmq.wire.compress": "CompressionType",
     "orbitmq.wire.message_view": "MessageView",
-    "orbitmq.wire.operator_bodies": """
-        BrokerStatsData GroupForbidden ProducerInfo QueryConsumeQueueResponseBody QueueTimeSpan
-    """,
+    "orbitmq.wire.operator_bodies": "BrokerStatsData ProducerInfo QueueTimeSpan",
     "orbitmq.wire.running_info": """
         CMResult ConsumeMessageDirectlyResult ConsumeStatusInfo ConsumerRunningInfo
     """,
+    "orbitmq.wire.topic_bodies": "ColdDataFlowCtrInfo GroupForbidden HARuntimeInfo",
     "orbitmq.wire.trace_view": "TraceType TraceView",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -247,6 +248,7 @@ __all__ = [
     "ClientAuth",
     "ClientStateError",
     "ClusterInfo",
+    "ColdDataFlowCtrInfo",
     "CommunicationMode",
     "CompressionType",
     "ConfigError",
@@ -280,6 +282,7 @@ __all__ = [
     "GroupForbidden",
     "GroupProgress",
     "GroupRetryPolicy",
+    "HARuntimeInfo",
     "HeaderError",
     "IllegalNameError",
     "InvalidMessageError",

@@ -11,6 +11,7 @@ from typing import Final
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import TopicTable
 from orbitmq.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_system_topic
 from orbitmq.store.message_store import MessageStore
@@ -31,12 +32,14 @@ class CleanUp:
         topics: TopicTable,
         groups: GroupTable,
         offsets: ConsumerOffsets,
+        statistics: Statistics,
     ) -> None:
         self.renew(config)
         self._store = store
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._statistics = statistics
 
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on."""
@@ -52,6 +55,7 @@ class CleanUp:
         for name in (topic, *retries):
             self._topics.delete(name)
             self._offsets.forget_topic(name)
+            self._statistics.forget_topic(name)
             self._store.delete_topic(name)
 
     def delete_group(self, group: str, *, clean_offsets: bool) -> None:
@@ -59,6 +63,7 @@ class CleanUp:
         self._groups.delete(group)
         if clean_offsets:
             self._offsets.forget_group(group)
+            self._statistics.forget_group(group)
 
     def clean_unused_topics(self) -> list[str]:
         """Delete the queues of topics that are no more; returns these topics."""

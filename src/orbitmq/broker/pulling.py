@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable
+from time import perf_counter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from orbitmq.broker.filtering import MessageFilter, Subscriptions
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.long_poll import HeldPull, LongPollTable
 from orbitmq.broker.offsets import ConsumerOffsets, check_offset
+from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import READ_WRITE, TopicTable
 from orbitmq.errors import BrokerError
 from orbitmq.message import PullStatus
@@ -91,6 +93,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         consumers: ConsumerTable[_OwnerT],
         offsets: ConsumerOffsets,
         budget: FilterBudget,
+        statistics: Statistics,
     ) -> None:
         self.held: LongPollTable[_RequestT] = LongPollTable()
         self._store = store
@@ -99,6 +102,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         self.subscriptions = Subscriptions(config, consumers)
         self._offsets = offsets
         self._budget = budget
+        self._statistics = statistics
         self.renew(config)
 
     def renew(self, config: BrokerConfig) -> None:
@@ -166,6 +170,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             found = self._sent_to(reset, pull)
         else:
             by_record = match.by_record
+            started = perf_counter()
             found = self._store.get_messages(
                 name,
                 queue_id,
@@ -175,6 +180,12 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 match.by_tags_code,
                 by_record and self._budget.for_scan(by_record),
             )
+            if found.count:
+                self._statistics.pulled(
+                    pull.group, name, queue_id, found.count, found.size, perf_counter() - started
+                )
+            else:
+                self._statistics.missed()
         self._offsets.pulled(pull.group, name, queue_id, found.next_begin_offset)
         status = _STATUSES.get(found.status)
         if status is None:  # an empty queue, where only offset 0 makes sense

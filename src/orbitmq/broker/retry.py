@@ -54,7 +54,11 @@ class SendBackRequest(Protocol):
 
 
 class Retrying:
-    """Takes messages back. ``store_host`` is this broker's address as records hold it."""
+    """Takes messages back. ``store_host`` is this broker's address as records hold it.
+
+    ``on_sent_back`` is told of each: the group, the topic it came from, and whether it was given
+    up.
+    """
 
     def __init__(
         self,
@@ -75,6 +79,7 @@ class Retrying:
         self._delays = delays
         self._now_ms = now_ms
         self._store_host = store_host
+        self.on_sent_back: Callable[[str, str, bool], object] = _nothing
 
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on."""
@@ -120,7 +125,8 @@ class Retrying:
         level = request.delay_level or _FIRST_LEVEL + draft.reconsume_times
         maximum = _either(request.max_reconsume_times, group.retry_max_times)
         draft.topic = topic.topic_name
-        if draft.reconsume_times >= maximum or level < 0:
+        is_dead = draft.reconsume_times >= maximum or level < 0
+        if is_dead:
             self.give_up(draft, properties)
         else:
             draft.queue_id = any_queue(topic)
@@ -128,6 +134,7 @@ class Retrying:
         draft.reconsume_times += 1
         draft.properties = encode_properties(properties)
         self._store.append(draft)
+        self.on_sent_back(request.group, properties[RETRY_TOPIC], is_dead)
 
     def is_exhausted(self, draft: Draft, max_reconsume_times: int | None) -> bool:
         """Whether a message sent to a retry topic belongs into the dead-letter topic.
@@ -158,6 +165,10 @@ class Retrying:
                 f"consumer group {name!r} does not exist: create it, or check its name",
             )
         return group
+
+
+def _nothing(_group: str, _topic: str, _is_dead: bool) -> None:
+    """Nobody counts."""
 
 
 def _either(asked: int | None, default: int) -> int:

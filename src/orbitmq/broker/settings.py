@@ -15,9 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.unused_settings import FOLKLORE, REFUSED_DEFAULTS, UNUSED_DEFAULTS, reason
-from orbitmq.errors import ConfigError
-from orbitmq.properties_file import decode_text, parse_properties
+from orbitmq.broker.unused_settings import FOLKLORE, REFUSED, UNUSED
+from orbitmq.live_settings import read_properties
 from orbitmq.settings import (
     Choice,
     Directory,
@@ -29,7 +28,6 @@ from orbitmq.settings import (
     Optional,
     SettingsTable,
     Text,
-    unknown_key,
 )
 from orbitmq.store.config import FlushMode
 
@@ -44,6 +42,14 @@ _UNIT_SIZE: Final = 20
 
 def _store(name: str, field: str, kind: Kind, *, live: bool = False) -> Key:
     return Key(name, f"store_config.{field}", kind, live)
+
+
+def _is_below_root(name: str, text: str, texts: Mapping[str, str]) -> bool:
+    """Whether a path is given that is the one there is."""
+    root = texts.get("storePathRootDir")
+    return (
+        name == "storePathCommitLog" and root is not None and Path(text) == Path(root, "commitlog")
+    )
 
 
 KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
@@ -61,6 +67,7 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("autoCreateTopicEnable", "auto_create_topics", _FLAG, live=True),
     Key("autoCreateSubscriptionGroup", "auto_create_groups", _FLAG, live=True),
     Key("defaultTopicQueueNums", "default_topic_queues", _NUMBER, live=True),
+    Key("storeReplyMessageEnable", "store_reply_messages", _FLAG, live=True),
     Key("brokerPermission", "broker_permission", _NUMBER, live=True),
     Key("enableTopicMessageTypeCheck", "topic_message_type_check", _FLAG, live=True),
     Key("enableMixedMessageType", "enable_mixed_message_type", _FLAG, live=True),
@@ -74,7 +81,6 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("enableSingleTopicRegister", "enable_single_topic_register", _FLAG, live=True),
     Key("regionId", "region_id", _TEXT, live=True),
     Key("traceOn", "trace_on", _FLAG, live=True),
-    Key("storeReplyMessageEnable", "store_reply_messages", _FLAG),
     # Transactions.
     Key("rejectTransactionMessage", "reject_transaction_messages", _FLAG, live=True),
     Key("transactionTimeOut", "transaction_timeout_ms", _NUMBER, live=True),
@@ -147,8 +153,15 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     ),
     Key("recallMessageEnable", "recall_enabled", _FLAG, live=True),
     _store("cutDamagedLog", "cut_damaged_log", _FLAG),
+    unused=UNUSED,
+    refused=REFUSED,
+    folklore=FOLKLORE,
+    may_be=_is_below_root,
 )
 """Every key that sets something."""
+
+KEPT_SETTINGS: Final = "orbitmq.properties"
+"""Where changes are kept, below ``config/``, when the broker was started without a file."""
 
 OWN_KEYS: Final = {
     "enableTopicMessageTypeCheck",
@@ -167,66 +180,14 @@ WITHOUT_KEY: Final = {"tls", "store_config", "settings_file", "name_server_confi
 """The fields of BrokerConfig that no key sets: they are no single value."""
 
 
-class FileSettings(msgspec.Struct, frozen=True):
-    """The texts of a file, by key: what sets something, and what is taken without effect."""
-
-    used: dict[str, str]
-    unused: dict[str, str]
-
-
-def read_settings(path: Path) -> FileSettings:
-    """The settings in a file. Raises ConfigError for one that cannot be read or taken."""
-    try:
-        texts = parse_properties(decode_text(path.read_bytes()))
-    except OSError as error:
-        raise ConfigError(
-            "settings_file", str(path), f"a file to read ({error.strerror or error})"
-        ) from error
-    return sorted_settings(texts)
-
-
-def sorted_settings(texts: Mapping[str, str]) -> FileSettings:
-    """``texts`` by what comes of them.
-
-    Raises ConfigError, which names the key, for one that is unknown or has a value that would
-    promise what this broker does not do.
-    """
-    used: dict[str, str] = {}
-    unused: dict[str, str] = {}
-    for name, text in texts.items():
-        if name in KEYS:
-            used[name] = text
-        elif name in REFUSED_DEFAULTS:
-            check_refused(name, text, texts)
-        elif name in UNUSED_DEFAULTS or name in FOLKLORE:
-            unused[name] = text
-        else:
-            raise unknown_key(name, (*KEYS.keys, *UNUSED_DEFAULTS, *REFUSED_DEFAULTS))
-    return FileSettings(used, unused)
-
-
-def check_refused(name: str, text: str, texts: Mapping[str, str]) -> None:
-    """Take the one value a key of REFUSED may have. Raises ConfigError for another."""
-    allowed = REFUSED_DEFAULTS[name]
-    if name == "storePathCommitLog" and text in {
-        "",
-        str(Path(texts.get("storePathRootDir", ".")) / "commitlog"),
-    }:
-        return
-    if text.strip().lower() != allowed.lower():
-        raise ConfigError(
-            name, text[:100], f"{reason(name)}; leave it at {allowed or 'nothing'}, or take it out"
-        )
-
-
 def load_config(path: Path, base: BrokerConfig, overrides: Mapping[str, Any]) -> BrokerConfig:
     """``base`` with what the file at ``path`` sets, and over that ``overrides``, by field.
 
     Keys that set nothing are told in the log. Raises ConfigError.
     """
-    found = read_settings(path)
+    found = KEYS.sorted(read_properties(path))
     if found.unused:
-        told = (f"{name} ({reason(name)})" for name in found.unused)
+        told = (f"{name} ({KEYS.reason(name)})" for name in found.unused)
         log.warning("settings of %s that have no use here: %s", path, "; ".join(told))
     given = {field: value for field, value in overrides.items() if value is not None}
     set_elsewhere = {name for name, key in KEYS.keys.items() if key.field in given}

@@ -59,12 +59,12 @@ class TopicChange(TableChange, frozen=True):
 
 
 class TopicTable(ConfigTable[TopicConfig]):
-    """All topics, ``topics`` by name; ``on_change`` is called with each new or different one."""
+    """All topics, ``topics`` by name; ``on_change`` is called with those new or different."""
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int], delay_levels: int) -> None:
         built_in = _built_in_topics(config, delay_levels)
         super().__init__({topic.topic_name: topic for topic in built_in}, now_ms, TopicChange)
-        self.on_change: Callable[[TopicConfig], None] = _ignore
+        self.on_change: Callable[[Iterable[TopicConfig]], None] = _ignore
         self._config = config
         self.topics = self.entries
         self.get = self.topics.get
@@ -77,8 +77,7 @@ class TopicTable(ConfigTable[TopicConfig]):
             self.put(pattern)
         if config.broker_permission != before.broker_permission:
             self._set(config.cluster_name, self.topics[config.cluster_name])  # a new version
-            for topic in self.topics.values():
-                self.on_change(topic)
+            self.on_change(self.topics.values())
 
     def mended(self, entry: TopicConfig) -> TopicConfig:
         """A saved topic, with as many queues as one can have."""
@@ -138,6 +137,11 @@ class TopicTable(ConfigTable[TopicConfig]):
                 codes.INVALID_PARAMETER, f"topic {topic} is the broker's own: choose another name"
             )
 
+    @property
+    def are_registered_singly(self) -> bool:
+        """Whether name servers are told of one changed topic at a time."""
+        return self._config.enable_single_topic_register
+
     def announced(self, topic: TopicConfig) -> TopicConfig:
         """A topic as name servers are told of it (BrokerController.registerBrokerAll)."""
         permission = self._config.broker_permission
@@ -153,7 +157,7 @@ class TopicTable(ConfigTable[TopicConfig]):
                 topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm,
             )  # fmt: skip
             self._set(topic.topic_name, topic)
-            self.on_change(topic)
+            self.on_change([topic])
 
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Make those of ``topics`` ordered that are here (updateOrderTopicConfig)."""
@@ -292,5 +296,5 @@ def _auto_create_topic(config: BrokerConfig) -> TopicConfig | None:
     )
 
 
-def _ignore(_topic: TopicConfig) -> None:
+def _ignore(_topics: Iterable[TopicConfig]) -> None:
     """Nobody wants to know."""

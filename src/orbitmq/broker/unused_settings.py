@@ -8,15 +8,9 @@ MessageStoreConfig, NettyServerConfig, NettyClientConfig and AuthConfig, of 4.9.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class Section(NamedTuple):
-    """Keys that are alike: why nothing comes of them, and their defaults, a blank between two."""
-
-    reason: str
-    defaults: str
-
+from orbitmq.settings import Section
 
 UNUSED: Final = (
     Section(
@@ -339,22 +333,3 @@ FOLKLORE: Final = {
     "sendMessageTimeout",
 }
 """Keys that many files have and Apache's broker does not know: it takes no notice of them."""
-
-
-def _defaults(sections: tuple[Section, ...]) -> dict[str, str]:
-    pairs = (pair.partition("=")[::2] for section in sections for pair in section.defaults.split())
-    return dict(pairs)
-
-
-UNUSED_DEFAULTS: Final = _defaults(UNUSED)
-"""The keys of UNUSED with Apache's defaults."""
-REFUSED_DEFAULTS: Final = _defaults(REFUSED)
-"""The keys of REFUSED with the values that are allowed."""
-
-
-def reason(name: str) -> str:
-    """Why nothing comes of a key of UNUSED or REFUSED; "" for another."""
-    for section in (*UNUSED, *REFUSED):
-        if name in _defaults((section,)):
-            return section.reason
-    return "Apache's broker does not know it either" if name in FOLKLORE else ""

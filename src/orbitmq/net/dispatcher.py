@@ -83,6 +83,6 @@ def _code_of(error: Exception) -> int | None:
 def _not_supported(command: RemotingCommand, connection: Connection) -> bytes | None:
     what = describe_code(command.code)
     log.warning("%s from %s is not supported", what, connection.peer)
-    return encode_response(
-        command, codes.REQUEST_CODE_NOT_SUPPORTED, remark=f"{what} is not supported here"
-    )
+    why = codes.why_unsupported(command.code)
+    remark = f"{what} is not supported here" + (f": {why}" if why else "")
+    return encode_response(command, codes.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

@@ -1,6 +1,7 @@
-"""What slaves and tools ask of a master, and what concerns old messages: 43, 45, 907, 2001 to 2004.
+"""What slaves and tools ask of a master, and about the store's engines.
 
-This broker has no slaves. Follows AdminBrokerProcessor.
+Offsets (43, 45) and replicas (907), of which this broker has none; cold data and reading ahead
+(2001 to 2004); the engine of timers (5001). Follows AdminBrokerProcessor.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from orbitmq.wire.topic_bodies import HARuntimeInfo
 _READ_AHEAD_MODE: Final = "READ_AHEAD_MODE"
 _READ_AHEAD: Final = {"0": True, "1": False}  # madvise's MADV_NORMAL and MADV_RANDOM
 
+_TIMER_ENGINE: Final = "E_T"
+_FILE_ENGINE: Final = "F"
+
 
 class ReplicaHandlers:
     """Answers as a master without slaves."""
@@ -40,6 +44,7 @@ class ReplicaHandlers:
             RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: self._remove_limit,
             RequestCode.GET_COLD_DATA_FLOW_CTR_INFO: self._cold_data,
             RequestCode.SET_COMMITLOG_READ_MODE: self._read_ahead,
+            RequestCode.SWITCH_TIMER_ENGINE: self._switch_timers,
         }
 
     def _all_offsets(self, command: RemotingCommand, connection: Connection) -> Answer:
@@ -74,3 +79,15 @@ class ReplicaHandlers:
         self._broker.store.set_read_ahead(enabled=_READ_AHEAD[mode])
         remark = f"set commitlog readahead mode success, mode: {mode}"  # tools show it
         return encode_response(command, codes.SUCCESS, remark=remark)
+
+    def _switch_timers(self, command: RemotingCommand, _connection: Connection) -> bytes:
+        """Stay with the one engine there is: the wheel in files."""
+        engine = command.ext_fields.get(_TIMER_ENGINE, "")
+        if self._broker.timers is None:
+            raise BrokerError(codes.INVALID_PARAMETER, "broker timerWheelEnable is false")
+        if engine != _FILE_ENGINE:
+            raise BrokerError(
+                codes.INVALID_PARAMETER,
+                f"{_TIMER_ENGINE}={engine[:99]!r} is not here: F, in files, is the only engine",
+            )
+        return encode_response(command, codes.SUCCESS, remark="switch timer engine success")
