@@ -1,6 +1,6 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|spark ...] [--seconds S] [--rounds N]
+    python -m benchmarks [brokers|consumers|holding|transactions|spark ...] [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
 drifts does not favour one; the ratio of each round is taken and the median shown. Absolute figures
@@ -20,9 +20,10 @@ from benchmarks.consumer_figures import consumer_figures
 from benchmarks.holding_figures import holding_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
+from benchmarks.transaction_figures import transaction_figures
 from tests.apache.jars import ApacheRelease
 
-SUBJECTS = ("brokers", "consumers", "holding", "spark")
+SUBJECTS = ("brokers", "consumers", "holding", "transactions", "spark")
 SPARK_ROWS = 1_000_000
 
 
@@ -45,6 +46,8 @@ def figures(
     if "holding" in subjects:
         with orbitmq_broker("async") as broker:
             yield from holding_figures(apache, broker, seconds, rounds)
+    if "transactions" in subjects:
+        yield from transaction_figures(apache, seconds, rounds)
     if "spark" in subjects:
         with orbitmq_broker("async") as broker:
             yield from spark_figures(broker)
