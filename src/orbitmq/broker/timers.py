@@ -84,6 +84,7 @@ class Timers:
         self._store = store
         self._write = write
         self._slot: _Slot | None = None
+        self._is_behind = True  # what came before the start is first put beside its recalls
 
     def message_arrived(self) -> None:
         """A message was stored in the timer topic."""
@@ -99,7 +100,9 @@ class Timers:
         has_more = False
         if timers.has_room:
             has_more = self._take_in(now_ms)
-        timers.move_write_time(now_ms)
+        self._is_behind = self._is_behind and has_more
+        if not self._is_behind:
+            timers.move_write_time(now_ms)
         is_delivering = self._deliver_slots(now_ms)
         if has_more or is_delivering or not timers.has_room:
             self.due_ms = now_ms

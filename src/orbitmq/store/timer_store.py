@@ -294,7 +294,8 @@ class TimerStore:
                 "timers %d to %d are taken in again from the timer topic",
                 self.queue_offset, self.known_offset - 1,
             )  # fmt: skip
-        self.write_ms = max(self.write_ms, self.read_ms)
+        is_behind = self.queue_offset < high
+        self.write_ms = self.read_ms if is_behind else max(self.write_ms, self.read_ms)
         for slot in list(self._wheel.slots()):
             if slot.time_ms < self.read_ms:
                 self._wheel.remove(slot.time_ms)
