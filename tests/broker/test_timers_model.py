@@ -60,7 +60,11 @@ class TimerMachine(RuleBasedStateMachine):
 
     @initialize(precision_ms=st.sampled_from([100, 1000]))
     def start(self, precision_ms: int) -> None:
-        self.config = BrokerConfig(store_config=store_config(precision_ms))
+        self.config = BrokerConfig(
+            store_config=store_config(precision_ms),
+            offset_save_interval_ms=1 << 30,
+            delay_offset_save_interval_ms=1 << 30,
+        )
         self.root = Path(tempfile.mkdtemp())
         self.directory = self.root / "0"
         self.generation = 0
@@ -103,6 +107,7 @@ class TimerMachine(RuleBasedStateMachine):
         due_ms = self.clock.now_ms() + delay_ms
         placed = self.broker.sending.send(header, body, HOST)
         self.broker.write()
+        self.broker.saved.save_changes()
         self.due[body] = due_ms
         assert placed.recall_handle is not None
         self.handles[body] = placed.recall_handle
@@ -130,8 +135,12 @@ class TimerMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        assert self.broker._timer_flusher is not None
-        self.broker._timer_flusher.flush_later()
+        timers = self.broker.timers
+        assert timers is not None
+        taken = timers.timers.take_flush()
+        if taken is not None:
+            timers.timers.flush(taken, self.clock.now_ms())
+            timers.timers.flush_ended(taken, failed=False)
 
     @rule(room=st.integers(0, 400))
     def run_on_a_full_disk(self, room: int) -> None:
@@ -207,7 +216,7 @@ class TimerMachine(RuleBasedStateMachine):
 
 def test_timers_are_kept_and_come_in_time() -> None:
     run_state_machine_as_test(
-        TimerMachine, settings=settings(max_examples=15, stateful_step_count=25)
+        TimerMachine, settings=settings(max_examples=15, stateful_step_count=20)
     )
 
 

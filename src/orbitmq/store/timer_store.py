@@ -127,8 +127,8 @@ class TimerStore:
                 self._next = slot.time_ms
         self._is_used = True
 
-    def move_write_time(self, now_ms: int) -> None:
-        """Slots before ``now_ms`` take nothing more from now on.
+    def move_write_time(self, now_ms: int, limit_ms: int) -> None:
+        """Slots before ``now_ms``, and before ``limit_ms``, take nothing more from now on.
 
         A wall clock set back by more than it jitters is believed: what is due between the two
         times comes when it says so. Apache's broker would deliver it at once.
@@ -138,7 +138,7 @@ class TimerStore:
             logger.warning("the clock was set back by %d ms", self.write_ms - now_ms)
             self.write_ms = self.read_ms = now_ms
             self._next_known = False
-        self.write_ms = max(self.write_ms, now_ms)
+        self.write_ms = max(self.write_ms, min(now_ms, limit_ms))
 
     def first_time(self, time_ms: int, now_ms: int) -> int:
         """The slot of a timer due at ``time_ms`` that is taken in at ``now_ms``.
