@@ -81,14 +81,16 @@ class TimerMachine(RuleBasedStateMachine):
         self.broker = Broker(self.config, directory, HOST, self.clock, self.disk)
 
     def teardown(self) -> None:
-        self.settle()
-        for _ in range(11):
-            self.clock.advance(10 * HOUR_MS)
+        try:
             self.settle()
-        self.check()
-        assert set(self.delivered()) == set(self.due) - self.recalled
-        self.broker.close()
-        shutil.rmtree(self.root)
+            for _ in range(11):
+                self.clock.advance(10 * HOUR_MS)
+                self.settle()
+            self.check()
+            assert set(self.delivered()) == set(self.due) - self.recalled
+        finally:
+            self.broker.close()
+            shutil.rmtree(self.root)
 
     @rule(delay_ms=DELAYS)
     def send(self, delay_ms: int) -> None:
