@@ -14,7 +14,8 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__
 
 LAYERS = (
     "codes clock descriptors errors names message properties_file settings wire filters allocate "
-    "net store nameserver broker client producer consumer admin blocking aio spark testing cli"
+    "net store live_settings settings_requests nameserver broker client producer consumer admin "
+    "blocking aio spark testing cli"
 ).split()
 
 # What a layer may not see although it stands before it.

@@ -19,6 +19,7 @@ from orbitmq import (
     AsyncPullConsumer,
     AsyncPullConsumerScheduleService,
     AsyncPushConsumer,
+    AsyncTransactionProducer,
     ClientStateError,
     ConfigError,
     EmbeddedBroker,
@@ -27,11 +28,13 @@ from orbitmq import (
     PullConsumer,
     PullConsumerScheduleService,
     PushConsumer,
+    TransactionProducer,
 )
 
 BLOCKING = [
     Admin,
     Producer,
+    TransactionProducer,
     LitePullConsumer,
     PushConsumer,
     PullConsumer,
@@ -40,6 +43,7 @@ BLOCKING = [
 ASYNC = [
     AsyncAdmin,
     AsyncProducer,
+    AsyncTransactionProducer,
     AsyncLitePullConsumer,
     AsyncPushConsumer,
     AsyncPullConsumer,

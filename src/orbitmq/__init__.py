@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from orbitmq.aio.pull_consumer import AsyncPullConsumer
     from orbitmq.aio.pull_schedule import AsyncPullConsumerScheduleService
     from orbitmq.aio.push_consumer import AsyncPushConsumer
+    from orbitmq.aio.transaction_producer import AsyncTransactionProducer
     from orbitmq.allocate import (
         AllocateAveragely,
         AllocateAveragelyByCircle,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from orbitmq.blocking.pull_consumer import PullConsumer
     from orbitmq.blocking.pull_schedule import PullConsumerScheduleService
     from orbitmq.blocking.push_consumer import PushConsumer
+    from orbitmq.blocking.transaction_producer import TransactionProducer
     from orbitmq.broker.embedded import EmbeddedBroker
     from orbitmq.consumer.hooks import (
         ConsumeMessageContext,
@@ -98,9 +100,17 @@ if TYPE_CHECKING:
         SendMessageContext,
         SendMessageHook,
     )
+    from orbitmq.producer.local_transactions import LocalTransactionState, TransactionMessage
+    from orbitmq.producer.outgoing import split_batch
     from orbitmq.producer.requests import create_reply_message
     from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
-    from orbitmq.wire.admin_bodies import ConsumerConnection, ConsumeStats, ProducerConnection
+    from orbitmq.producer.transaction import Transaction, TransactionSendResult
+    from orbitmq.wire.admin_bodies import (
+        ConsumerConnection,
+        ConsumeStats,
+        ProducerConnection,
+        QueryConsumeQueueResponseBody,
+    )
     from orbitmq.wire.bodies import (
         ClusterInfo,
         ConsumeFromWhere,
@@ -116,19 +126,14 @@ if TYPE_CHECKING:
         TopicStatsTable,
     )
     from orbitmq.wire.message_view import MessageView
-    from orbitmq.wire.operator_bodies import (
-        BrokerStatsData,
-        GroupForbidden,
-        ProducerInfo,
-        QueryConsumeQueueResponseBody,
-        QueueTimeSpan,
-    )
+    from orbitmq.wire.operator_bodies import BrokerStatsData, ProducerInfo, QueueTimeSpan
     from orbitmq.wire.running_info import (
         CMResult,
         ConsumeMessageDirectlyResult,
         ConsumerRunningInfo,
         ConsumeStatusInfo,
     )
+    from orbitmq.wire.topic_bodies import ColdDataFlowCtrInfo, GroupForbidden, HARuntimeInfo
     from orbitmq.wire.trace_view import TraceType, TraceView
 
 __version__ = "0.1.0"
@@ -144,6 +149,7 @@ _HOMES = {
     "orbitmq.aio.pull_consumer": "AsyncPullConsumer",
     "orbitmq.aio.pull_schedule": "AsyncPullConsumerScheduleService",
     "orbitmq.aio.push_consumer": "AsyncPushConsumer",
+    "orbitmq.aio.transaction_producer": "AsyncTransactionProducer",
     "orbitmq.allocate": """
         AllocateAveragely AllocateAveragelyByCircle AllocateByConfig AllocateByConsistentHash
         AllocateByMachineRoom AllocateMachineRoomNearby AllocateStrategy
@@ -154,6 +160,7 @@ _HOMES = {
     "orbitmq.blocking.pull_consumer": "PullConsumer",
     "orbitmq.blocking.pull_schedule": "PullConsumerScheduleService",
     "orbitmq.blocking.push_consumer": "PushConsumer",
+    "orbitmq.blocking.transaction_producer": "TransactionProducer",
     "orbitmq.broker.embedded": "EmbeddedBroker",
     "orbitmq.consumer.hooks": """
         ConsumeMessageContext ConsumeMessageHook ConsumeReturnType FilterMessageContext
@@ -181,21 +188,25 @@ _HOMES = {
         CheckForbiddenContext CheckForbiddenHook CommunicationMode EndTransactionContext
         EndTransactionHook MessageType SendMessageContext SendMessageHook
     """,
+    "orbitmq.producer.local_transactions": "LocalTransactionState TransactionMessage",
+    "orbitmq.producer.outgoing": "split_batch",
     "orbitmq.producer.requests": "create_reply_message",
     "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
-    "orbitmq.wire.admin_bodies": "ConsumeStats ConsumerConnection ProducerConnection",
+    "orbitmq.producer.transaction": "Transaction TransactionSendResult",
+    "orbitmq.wire.admin_bodies": """
+        ConsumeStats ConsumerConnection ProducerConnection QueryConsumeQueueResponseBody
+    """,
     "orbitmq.wire.bodies": """
         ClusterInfo ConsumeFromWhere ConsumeType CustomizedRetryPolicy ExponentialRetryPolicy
         GroupRetryPolicy MessageModel SubscriptionData SubscriptionGroupConfig TopicConfig
         TopicRouteData TopicStatsTable
     """,
     "orbitmq.wire.message_view": "MessageView",
-    "orbitmq.wire.operator_bodies": """
-        BrokerStatsData GroupForbidden ProducerInfo QueryConsumeQueueResponseBody QueueTimeSpan
-    """,
+    "orbitmq.wire.operator_bodies": "BrokerStatsData ProducerInfo QueueTimeSpan",
     "orbitmq.wire.running_info": """
         CMResult ConsumeMessageDirectlyResult ConsumeStatusInfo ConsumerRunningInfo
     """,
+    "orbitmq.wire.topic_bodies": "ColdDataFlowCtrInfo GroupForbidden HARuntimeInfo",
     "orbitmq.wire.trace_view": "TraceType TraceView",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -215,6 +226,7 @@ __all__ = [
     "AsyncPullConsumer",
     "AsyncPullConsumerScheduleService",
     "AsyncPushConsumer",
+    "AsyncTransactionProducer",
     "AuthenticationError",
     "BodyError",
     "BrokerConsumeStats",
@@ -228,6 +240,7 @@ __all__ = [
     "ClientAuth",
     "ClientStateError",
     "ClusterInfo",
+    "ColdDataFlowCtrInfo",
     "CommunicationMode",
     "ConfigError",
     "ConnectError",
@@ -260,10 +273,12 @@ __all__ = [
     "GroupForbidden",
     "GroupProgress",
     "GroupRetryPolicy",
+    "HARuntimeInfo",
     "HeaderError",
     "IllegalNameError",
     "InvalidMessageError",
     "LitePullConsumer",
+    "LocalTransactionState",
     "Message",
     "MessageIllegalError",
     "MessageModel",
@@ -315,10 +330,15 @@ __all__ = [
     "TraceType",
     "TraceView",
     "TrackType",
+    "Transaction",
+    "TransactionMessage",
+    "TransactionProducer",
+    "TransactionSendResult",
     "WireError",
     "create_reply_message",
     "select_queue_by_hash",
     "select_queue_by_random",
+    "split_batch",
 ]
 
 

@@ -184,6 +184,32 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151
 
 
+_NOT_YET = "is to come later"
+_WITHOUT = "is no part of OrbitMQ"
+_UNSUPPORTED = (
+    (range(50, 55), "access control", _NOT_YET),
+    (range(3001, 3011), "access control", _NOT_YET),
+    (range(200_050, 200_070), "pop consumption", _NOT_YET),
+    (range(200_151, 200_152), "pop consumption", _NOT_YET),
+    (range(400, 401), "pop consumption", _NOT_YET),
+    (range(200_070, 200_080), "a lite topic", _NOT_YET),
+    (range(301, 303), "a filter server", _WITHOUT),
+    (range(354, 356), "RocksDB", _WITHOUT),
+    (range(513, 517), "a static topic", _WITHOUT),
+    (range(902, 904), "a broker container", _WITHOUT),
+    (range(905, 909), "replication", _WITHOUT),
+    (range(1001, 1019), "a controller", _WITHOUT),
+)
+
+
+def why_unsupported(code: int) -> str:
+    """Why a request code of Apache's is not supported here; "" for one that nobody knows."""
+    for numbers, what, why in _UNSUPPORTED:
+        if code in numbers:
+            return f"{what} {why}"
+    return ""
+
+
 SUCCESS = 0
 SYSTEM_ERROR = 1
 SYSTEM_BUSY = 2

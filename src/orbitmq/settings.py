@@ -6,10 +6,10 @@ become fields of a frozen settings object and back, and what is wrong is said by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -166,12 +166,82 @@ class Key(msgspec.Struct, frozen=True):
     live: bool = False
 
 
-class SettingsTable(Generic[_ConfigT]):
-    """The keys of one class of settings."""
+class Section(NamedTuple):
+    """Keys that set nothing: why, and their defaults as ``key=value``, blanks between two."""
 
-    def __init__(self, *keys: Key) -> None:
+    reason: str
+    defaults: str
+
+    def pairs(self) -> dict[str, str]:
+        """The defaults by key."""
+        pairs = (pair.partition("=")[::2] for pair in self.defaults.split())
+        return dict(pairs)
+
+
+class SortedTexts(msgspec.Struct, frozen=True):
+    """Texts by key: those that set something, and those that are taken without effect."""
+
+    used: dict[str, str]
+    unused: dict[str, str]
+
+
+class SettingsTable(Generic[_ConfigT]):
+    """The keys of one class of settings.
+
+    ``unused`` are keys that are taken and set nothing, ``refused`` those that must have one value,
+    ``folklore`` those that are taken and never shown. ``may_be`` takes a key of ``refused``, its
+    text and all texts, and says whether the text means the one value.
+    """
+
+    def __init__(
+        self,
+        *keys: Key,
+        unused: Sequence[Section] = (),
+        refused: Sequence[Section] = (),
+        folklore: Collection[str] = (),
+        may_be: Callable[[str, str, Mapping[str, str]], bool] = lambda *_: False,
+    ) -> None:
         self.keys: Final = {key.name: key for key in keys}
+        self.unused: Final = _defaults(unused)
+        self.refused: Final = _defaults(refused)
+        self._reasons = {
+            name: section.reason for section in (*unused, *refused) for name in section.pairs()
+        } | dict.fromkeys(folklore, "Apache's does not know it either")
+        self._folklore = folklore
+        self._may_be = may_be
         self._by_field = {key.field: key for key in keys}
+
+    def reason(self, name: str) -> str:
+        """Why nothing comes of a key; "" for one that sets something, or nobody knows."""
+        return self._reasons.get(name, "")
+
+    def sorted(self, texts: Mapping[str, str]) -> SortedTexts:
+        """``texts`` by what comes of them.
+
+        Raises ConfigError, which names the key, for one that is unknown or has a value that would
+        promise what is not done.
+        """
+        used: dict[str, str] = {}
+        unused: dict[str, str] = {}
+        for name, text in texts.items():
+            if name in self.keys:
+                used[name] = text
+            elif name in self.refused:
+                self._check_refused(name, text, texts)
+            elif name in self._reasons:
+                unused[name] = text
+            else:
+                raise _unknown(name, [*self.keys, *self.unused, *self.refused])
+        return SortedTexts(used, unused)
+
+    def _check_refused(self, name: str, text: str, texts: Mapping[str, str]) -> None:
+        allowed = self.refused[name]
+        if text.strip().lower() != allowed.lower() and not self._may_be(name, text, texts):
+            raise ConfigError(
+                name,
+                text[:100],
+                f"{self.reason(name)}; leave it at {allowed or 'nothing'}, or take it out",
+            )
 
     def __contains__(self, name: str) -> bool:
         return name in self.keys
@@ -207,7 +277,11 @@ class SettingsTable(Generic[_ConfigT]):
         return error
 
 
-def unknown_key(name: str, known: Iterable[str]) -> ConfigError:
+def _defaults(sections: Iterable[Section]) -> dict[str, str]:
+    return {name: text for section in sections for name, text in section.pairs().items()}
+
+
+def _unknown(name: str, known: Iterable[str]) -> ConfigError:
     """The error for a key that nobody knows: with those that look like it."""
     from difflib import get_close_matches
 
@@ -234,7 +308,3 @@ def _replaced(config: _ConfigT, values: Mapping[str, object]) -> _ConfigT:
         }
         own[part] = _replaced(getattr(config, part), inner)
     return msgspec.structs.replace(config, **own)
-
-
-Renew = Callable[[_ConfigT], object]
-"""Called with settings that have changed."""

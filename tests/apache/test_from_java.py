@@ -11,6 +11,7 @@ import pytest
 
 import orbitmq
 from orbitmq import PullTaskContext
+from orbitmq.admin.config import AdminConfig
 from orbitmq.consumer.config import LitePullConfig, PullScheduleConfig, PushConfig
 from orbitmq.consumer.parts import PartArguments
 from tests.apache.java_program import JavaProgram
@@ -28,14 +29,17 @@ JAVA = {
     "MQPullConsumerScheduleService": (
         "org.apache.rocketmq.client.consumer.MQPullConsumerScheduleService"
     ),
+    "DefaultMQAdminExt": "org.apache.rocketmq.tools.admin.DefaultMQAdminExt",
 }
 SETTINGS = {
     field.name
-    for config in (LitePullConfig, PushConfig, PullScheduleConfig)
+    for config in (AdminConfig, LitePullConfig, PushConfig, PullScheduleConfig)
     for field in msgspec.structs.fields(config)
 }
 FACES = [
-    getattr(orbitmq, name) for name in orbitmq.__all__ if name.endswith(("Consumer", "Service"))
+    getattr(orbitmq, name)
+    for name in orbitmq.__all__
+    if name.endswith(("Admin", "Consumer", "Service"))
 ]
 
 

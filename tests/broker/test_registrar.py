@@ -9,14 +9,18 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from orbitmq import EmbeddedBroker, LitePullConsumer, Message, MessageQueue, Producer
+from orbitmq import EmbeddedBroker, LitePullConsumer, Message, MessageQueue, Producer, codes
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.node import Node
+from orbitmq.codes import RequestCode
 from orbitmq.errors import ConfigError
+from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.routes import BrokerId, RouteTable
 from orbitmq.nameserver.server import NameServer
 from orbitmq.testing.wait import wait_until
+from orbitmq.wire.bodies import QueueData, TopicConfig
 from orbitmq.wire.registration import RegisterBrokerBody
+from tests.broker.remote import connect
 from tests.net.seen import Seen
 from tests.waiting import until
 
@@ -149,3 +153,40 @@ def test_one_of_two_name_servers_may_be_missing(caplog: pytest.LogCaptureFixture
 def test_an_address_without_a_port_is_refused() -> None:
     with pytest.raises(ConfigError, match="name_server='elsewhere'"):
         BrokerConfig(name_server="elsewhere")
+
+
+def test_changed_topics_are_told_one_by_one_where_that_is_set() -> None:
+    config = NameServerConfig(delete_topic_with_broker_registration=True)
+    with (
+        EmbeddedBroker(name_server_config=config) as first,
+        EmbeddedBroker(
+            name_server=first.name_server, broker_name="broker-b", enable_single_topic_register=True
+        ) as second,
+    ):
+        before = first.call(lambda node: node.routes.topics().topic_list)
+
+        def topics() -> frozenset[str]:
+            return first.call(lambda node: node.routes.topics().topic_list)
+
+        second.call(lambda node: node.broker.topics.put(TopicConfig("T", 3, 2)))
+        wait_until(lambda: "T" in topics())
+        second.call(lambda node: node.broker.topics.put(TopicConfig("U", 3, 2)))
+        wait_until(lambda: "U" in topics())
+        assert topics() == before | {"T", "U"}  # none was taken for all there are
+        route = first.call(lambda node: node.routes.route("T"))
+        assert route is not None
+        assert route.queue_datas == [QueueData("broker-b", 3, 2, 6)]
+
+
+def test_a_broker_learns_of_ordered_topics_when_it_registers() -> None:
+    async def put(name_server: str) -> None:
+        client = await connect(name_server)
+        header = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-b:1"}
+        assert (await client.call(RequestCode.PUT_KV_CONFIG, header)).code == codes.SUCCESS
+        client.close()
+
+    with EmbeddedBroker() as first:
+        asyncio.run(put(first.name_server))
+        with EmbeddedBroker(name_server=first.name_server, broker_name="broker-b") as second:
+            second.call(lambda node: node.broker.topics.put(TopicConfig("T", 1, 1)))
+            wait_until(lambda: second.call(lambda node: node.broker.topics.topics["T"].order))

@@ -14,7 +14,6 @@ from orbitmq import ConfigError, codes
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.broker.settings import KEYS, OWN_KEYS, WITHOUT_KEY, load_config
-from orbitmq.broker.unused_settings import REFUSED_DEFAULTS, UNUSED_DEFAULTS, reason
 from orbitmq.codes import RequestCode
 from orbitmq.properties_file import parse_properties
 from orbitmq.store.config import FlushMode, StoreConfig
@@ -47,10 +46,10 @@ def test_every_field_has_a_key() -> None:
 
 
 def test_every_key_of_apaches_is_known_once() -> None:
-    known = [*(set(KEYS.keys) - OWN_KEYS), *UNUSED_DEFAULTS, *REFUSED_DEFAULTS]
+    known = [*(set(KEYS.keys) - OWN_KEYS), *KEYS.unused, *KEYS.refused]
     assert sorted(known) == sorted(APACHES_KEYS)
     assert set(KEYS.keys) >= OWN_KEYS
-    assert all(reason(name) for name in [*UNUSED_DEFAULTS, *REFUSED_DEFAULTS])
+    assert all(KEYS.reason(name) for name in [*KEYS.unused, *KEYS.refused])
 
 
 def test_texts_and_settings_are_the_same() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.settings import KEYS, OWN_KEYS
-from orbitmq.broker.unused_settings import FOLKLORE, REFUSED, UNUSED, Section
-from orbitmq.settings import Key
+from orbitmq.broker.unused_settings import FOLKLORE, REFUSED, UNUSED
+from orbitmq.settings import Key, Section
 from orbitmq.store.config import StoreConfig
 from tests.docs.settings import documented
 

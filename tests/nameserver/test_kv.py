@@ -224,7 +224,9 @@ def test_routes_and_registrations_tell_the_order_configuration_where_that_is_set
             for topic, order in (("T", "b:4"), ("U", None)):
                 answer = await peer.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
                 assert TopicRouteData.decode(answer.body).order_topic_conf == order
-            peer.server.config = NameServerConfig(return_order_topic_config_to_broker=False)
+            peer.server.settings.current = NameServerConfig(
+                return_order_topic_config_to_broker=False
+            )
             assert not (await register(peer, "T", "U")).body
             answer = await peer.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="T")
             assert TopicRouteData.decode(answer.body).order_topic_conf is None
@@ -242,7 +244,7 @@ def test_lists_can_be_switched_off_and_registrations_can_delete() -> None:
             assert TopicList.decode(answer.body).topic_list == {"T", "U"}
             answer = await peer.call(RequestCode.GET_UNIT_TOPIC_LIST)
             assert TopicList.decode(answer.body).topic_list == frozenset()
-            peer.server.config = NameServerConfig(
+            peer.server.settings.current = NameServerConfig(
                 enable_all_topic_list=False, enable_topic_list=False
             )
             for code in (

@@ -275,7 +275,7 @@ BAD_MESSAGES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidMessageError,
         "sharding key",
     ),
-    "large batch": (lambda: [Message("t", bytes(60))] * 2, InvalidMessageError, "smaller batches"),
+    "large batch": (lambda: [Message("t", bytes(60))] * 2, InvalidMessageError, "split_batch"),
     "retry batch": (lambda: [Message("%RETRY%g", b"x")], InvalidMessageError, "%RETRY%g"),
 }
 

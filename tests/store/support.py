@@ -41,6 +41,8 @@ def small(
         flush_interval_ms=HOUR_MS,
         queue_flush_interval_ms=queue_flush_interval_ms,
         cut_damaged_log=cut_damaged_log,
+        max_hash_slot_num=16,
+        max_index_num=64,
     )
 
 
@@ -123,8 +125,9 @@ class FailingFlush(FileOps):
         with self._lock:
             after_crash(source, target)
             for path, content in self._durable.items():
-                if path.is_relative_to(source) and path.exists():
-                    (target / path.relative_to(source)).write_bytes(content)
+                copy = target / path.relative_to(source) if path.is_relative_to(source) else None
+                if copy is not None and copy.exists():  # one made since then is not there
+                    copy.write_bytes(content)
         return target
 
     def lose_pages(self, path: Path, start: int, stop: int) -> None:

@@ -1,17 +1,21 @@
-"""The store against a model, through every order of writes, full disks, closes and crashes."""
+"""The store against a model: writes, full disks, closes, crashes, retention, deleted topics."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -20,14 +24,27 @@ from orbitmq.errors import DiskFullError
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.pull import GetStatus
 from orbitmq.wire.message_view import decode_records
-from tests.store.support import FullDisk, after_crash, draft, log_records, messages, small
+from tests.store.support import HOUR_MS, FullDisk, after_crash, draft, log_records, messages, small
 
-CONFIG = small(mapped_file_size=1024, consume_queue_units=4)
-QUEUES = st.sampled_from([("A", 0), ("A", 1), ("%RETRY%g", 0)])
+CONFIG = msgspec.structs.replace(
+    small(mapped_file_size=1024, consume_queue_units=4),
+    delete_when=";".join(map(str, range(24))),
+    clean_interval_ms=HOUR_MS,
+    delete_log_files_interval_ms=0,
+    delete_queue_files_interval_ms=0,
+    disk_max_used_ratio=100,
+    disk_clean_forcibly_ratio=100,
+    disk_warning_ratio=100,
+)
+DELETED = "Deleted"
+QUEUES = st.sampled_from([("A", 0), ("A", 1), ("%RETRY%g", 0), (DELETED, 0)])
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Keeps what was acknowledged in ``stored`` and what waits for write() in ``staged``."""
+    """Keeps what was acknowledged in ``stored`` and what waits for write() in ``staged``.
+
+    Both with where each message is in the log.
+    """
 
     @initialize()
     def start(self) -> None:
@@ -36,15 +53,21 @@ class StoreMachine(RuleBasedStateMachine):
         self.generation = 0
         self.number = 0
         self.disk = FullDisk()
-        self.stored: dict[tuple[str, int], list[bytes]] = {}
-        self.staged: list[tuple[tuple[str, int], bytes]] = []
+        self.stored: dict[tuple[str, int], list[tuple[bytes, int]]] = {}
+        self.staged: list[tuple[tuple[str, int], tuple[bytes, int]]] = []
+        self.places: list[int] = []  # of all records, those of deleted topics too
         self.store = MessageStore.open(self.directory, CONFIG, ops=self.disk)
 
     def teardown(self) -> None:
         self.store.close()
         self.acknowledge()
+        log_min = min(
+            (int(path.name) for path in (self.directory / "commitlog").iterdir()), default=0
+        )
         records, _ = log_records(self.directory, 1024)
-        assert len(records) == sum(map(len, self.stored.values()))
+        assert [info.physical_offset for info in records] == [
+            place for place in self.places if place >= log_min
+        ]
         shutil.rmtree(self.root)
 
     @rule(queue=QUEUES, size=st.integers(0, 700))
@@ -55,7 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
         place = self.store.append(draft(body, topic, queue_id, tags="T"))
         waiting = sum(1 for staged_queue, _ in self.staged if staged_queue == queue)
         assert place.queue_offset == len(self.stored.get(queue, [])) + waiting
-        self.staged.append((queue, body))
+        self.staged.append((queue, (body, place.physical_offset)))
 
     @rule()
     def write(self) -> None:
@@ -63,8 +86,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.acknowledge()
 
     def acknowledge(self) -> None:
-        for queue, body in self.staged:
-            self.stored.setdefault(queue, []).append(body)
+        for queue, message in self.staged:
+            self.stored.setdefault(queue, []).append(message)
+            self.places.append(message[1])
         self.staged.clear()
 
     @rule(room=st.integers(0, 2000))
@@ -101,13 +125,46 @@ class StoreMachine(RuleBasedStateMachine):
             (copy / "checkpoint").unlink(missing_ok=True)
         self.directory = copy
         self.store = MessageStore.open(copy, CONFIG, ops=self.disk)
+        self.delete()  # as the broker does: the log has its messages still
+        if lose in {"consumequeue", "both"}:
+            for queue, stored in self.stored.items():
+                if not self.live(queue):  # nothing tells any more that there was something
+                    stored.clear()
+
+    @precondition(lambda self: not self.staged)
+    @rule()
+    def delete_topic(self) -> None:
+        self.delete()
+        self.store._queue_flusher.flush(renew_mark=True)
+
+    def delete(self) -> None:
+        self.store.delete_topic(DELETED)
+        self.stored.pop((DELETED, 0), None)
+
+    @rule(count=st.integers(1, 4))
+    def retain(self, count: int) -> None:
+        """Let the oldest files be old."""
+        old = time.time() - 100 * 3600
+        for path in sorted((self.directory / "commitlog").iterdir())[:count]:
+            os.utime(path, (old, old))
+        self.store.cleaner.clean()
+
+    def live(self, queue: tuple[str, int]) -> list[bytes]:
+        """What the log still has of a queue."""
+        log_min = self.store.min_physical_offset
+        return [body for body, place in self.stored.get(queue, []) if place >= log_min]
 
     @rule(queue=QUEUES, offset=st.integers(0, 30), count=st.integers(1, 5))
     def pull(self, queue: tuple[str, int], offset: int, count: int) -> None:
-        stored = self.stored.get(queue, [])
+        stored = [body for body, _ in self.stored.get(queue, [])]
+        low = len(stored) - len(self.live(queue))
         result = self.store.get_messages(*queue, offset, count, 1 << 20)
         if offset >= len(stored):
             assert result.status is not GetStatus.FOUND
+            return
+        if offset < low:
+            assert result.status is GetStatus.OFFSET_TOO_SMALL
+            assert result.next_begin_offset == low
             return
         in_one_file = 4 - offset % 4
         expected = stored[offset : offset + min(count, in_one_file)]
@@ -116,9 +173,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_is_there(self) -> None:
-        for (topic, queue_id), expected in self.stored.items():
+        for (topic, queue_id), stored in self.stored.items():
             found = messages(self.store, topic, queue_id)
-            assert [view.body for view in found] == expected
+            assert [view.body for view in found] == self.live((topic, queue_id))
+            assert self.store.max_offset(topic, queue_id) == len(stored)
 
 
 def test_store_against_the_model() -> None:

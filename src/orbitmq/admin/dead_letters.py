@@ -19,6 +19,8 @@ from orbitmq.wire.message_view import MessageView
 from orbitmq.wire.properties import encode_properties
 
 _PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
+_ENOUGH: Final = 16
+"""Retries that whoever re-sends allows, so that a group without any gets the message once."""
 _LEFT_BEHIND: Final = (
     property_names.DLQ_ORIGIN_TOPIC,
     property_names.DLQ_ORIGIN_MESSAGE_ID,
@@ -99,6 +101,7 @@ async def _resend(ask: Asker, message: MessageView, queue: MessageQueue) -> str:
         properties=encode_properties(properties).decode(),
         reconsume_times=0,
         unit_mode=ask.config.unit_mode,
+        max_reconsume_times=_ENOUGH,
         batch=False,
         bname=queue.broker_name,
     )

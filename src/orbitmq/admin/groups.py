@@ -24,9 +24,12 @@ from orbitmq.wire.headers import (
     GroupRequestHeader,
     TopicRequestHeader,
 )
-from orbitmq.wire.operator_bodies import GroupForbidden, SetMessageRequestModeRequestBody
-from orbitmq.wire.operator_headers import UpdateGroupForbiddenRequestHeader
 from orbitmq.wire.registration import TopicList
+from orbitmq.wire.topic_bodies import (
+    GroupForbidden,
+    SetMessageRequestModeBody,
+    UpdateGroupForbiddenRequestHeader,
+)
 
 
 async def update_group(
@@ -153,7 +156,7 @@ async def set_message_request_mode(
 
     At the masters of ``cluster``, at ``broker`` alone, or at all. (setMessageRequestMode)
     """
-    body = SetMessageRequestModeRequestBody(
+    body = SetMessageRequestModeBody(
         ask.namespace.wrap(topic), ask.namespace.wrap(group), mode, pop_share_queue_num
     ).encode()
     answers = await ask.each(

@@ -21,19 +21,19 @@ from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.filters.tags import SUB_ALL
 from orbitmq.message import MessageQueue, PullStatus
 from orbitmq.names import TOOLS_GROUP
+from orbitmq.wire.admin_bodies import QueryConsumeQueueResponseBody
 from orbitmq.wire.bodies import SubscriptionData
 from orbitmq.wire.headers import (
     PullMessageResponseHeader,
-    ViewMessageRequestHeader,
-)
-from orbitmq.wire.ids import decode_offset_message_id
-from orbitmq.wire.message_view import MessageView, decode_records
-from orbitmq.wire.operator_bodies import QueryConsumeQueueResponseBody
-from orbitmq.wire.operator_headers import (
     QueryConsumeQueueRequestHeader,
     QueryMessageRequestHeader,
     RecallMessageRequestHeader,
     RecallMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
+from orbitmq.wire.ids import decode_offset_message_id
+from orbitmq.wire.message_view import MessageView, decode_records
+from orbitmq.wire.operator_headers import (
     ResumeCheckHalfMessageRequestHeader,
 )
 
@@ -114,7 +114,7 @@ async def query_by_unique_key(
         max_num=max_num,
         begin_timestamp=begin_ms,
         end_timestamp=end_ms,
-        unique_key_query=True,
+        unique_key_query="true",
     )
     return await _query(ask, header, cluster)
 

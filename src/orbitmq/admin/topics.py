@@ -28,8 +28,8 @@ from orbitmq.wire.headers import (
     TopicRequestHeader,
 )
 from orbitmq.wire.namesrv_bodies import KVConfigRequestHeader
-from orbitmq.wire.operator_bodies import CreateTopicListRequestBody
 from orbitmq.wire.registration import TopicList
+from orbitmq.wire.topic_bodies import CreateTopicListRequestBody
 
 Attributes = Mapping[str, str | None]
 

@@ -16,6 +16,7 @@ from orbitmq.admin import (
     messages,
     offsets,
     progress,
+    replicas,
     settings,
     statistics,
     topics,
@@ -177,3 +178,11 @@ class AsyncAdmin(AsyncFace[AdminCore]):
     clean_expired_consume_queues = _call(clean_up.clean_expired_consume_queues)
     clean_unused_topics = _call(clean_up.clean_unused_topics)
     delete_expired_commit_log = _call(clean_up.delete_expired_commit_log)
+
+    # Slaves, and what is no longer in memory
+
+    ha_status = _call(replicas.ha_status)
+    cold_data_info = _call(replicas.cold_data_info)
+    update_cold_data_limits = _call(replicas.update_cold_data_limits)
+    remove_cold_data_limit = _call(replicas.remove_cold_data_limit)
+    set_commit_log_read_ahead = _call(replicas.set_commit_log_read_ahead)

@@ -16,12 +16,12 @@ from typing import Self, Unpack
 
 from orbitmq.aio.face import AsyncFace
 from orbitmq.client.loop import loop_thread
+from orbitmq.client.runners import Turn
 from orbitmq.consumer.flow_control import FlowControlTimes
 from orbitmq.consumer.hooks import ConsumeMessageHook, FilterMessageHook
 from orbitmq.consumer.lite_pull.core import Commits, LitePullCore, poll_seconds
 from orbitmq.consumer.lite_pull.topic_watch import TopicMessageQueueChangeListener
 from orbitmq.consumer.parts import LitePullArguments, QueueListener
-from orbitmq.consumer.runners import Turn
 from orbitmq.filters.subscription import Expression
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView

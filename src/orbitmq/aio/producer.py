@@ -51,7 +51,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         """
         core = self._core
         deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue)
+        outgoing = core.prepare(message, selector, queue, hold=timeout is None)
         if selector is not None:
             queue = core.select(
                 selector, await self._queues(outgoing.topic, deadline), message, arg

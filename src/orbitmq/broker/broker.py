@@ -7,30 +7,37 @@ services, then :meth:`Broker.write` at the end of each tick, and :meth:`Broker.r
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 
+from orbitmq.broker.clean_up import CleanUp
 from orbitmq.broker.clients import ConsumerTable, ProducerTable
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.deferring import Deferring
 from orbitmq.broker.due import DueWork
 from orbitmq.broker.filter_budget import FilterBudget
 from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.live_settings import LiveSettings
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.operating import Operating
 from orbitmq.broker.pulling import Pulling
+from orbitmq.broker.queries import Queries
 from orbitmq.broker.recalling import Recalling
 from orbitmq.broker.replying import Replying
+from orbitmq.broker.request_modes import RequestModes
 from orbitmq.broker.retry import Retrying
-from orbitmq.broker.saved import SavedTables
+from orbitmq.broker.saved import SavedTables, Tables
 from orbitmq.broker.schedule import LOOK_INTERVAL_MS, Delivery
 from orbitmq.broker.sending import Sending
+from orbitmq.broker.settings import KEPT_SETTINGS, KEYS
+from orbitmq.broker.statistics import COLLECT_INTERVAL_MS, FORGET_INTERVAL_MS, Statistics
 from orbitmq.broker.timer_flusher import TimerFlusher
 from orbitmq.broker.timer_metrics import TimerMetrics
 from orbitmq.broker.timers import Timers, open_timers
@@ -41,6 +48,7 @@ from orbitmq.broker.transaction_checker import TransactionChecker
 from orbitmq.broker.transactions import Transactions
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
+from orbitmq.live_settings import LiveSettings
 from orbitmq.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import DelayLevels
@@ -71,24 +79,38 @@ class Broker:
         clock: Clock = SYSTEM_CLOCK,
         file_ops: FileOps = FILE_OPS,
     ) -> None:
-        self.settings = LiveSettings(config, directory, clock)
+        self.settings = LiveSettings(
+            KEYS,
+            config,
+            clock.now_ms,
+            kept_in=directory / "config" / KEPT_SETTINGS,
+            given_in=config.settings_file,
+        )
         self.settings.watch(self._renew)
         config = self.settings.current
         self.clock = clock
         self.store_host = store_host
         self.answer_ready: Callable[[], None] = _nothing
         delays = DelayLevels(config.store_config.delay_levels)
+        self.statistics = Statistics(config.cluster_name, clock.now_ms(), self.now_ms())
         with ExitStack() as undo:
             self.store = MessageStore.open(directory, config.store_config, clock, file_ops)
             undo.callback(self.store.close)
             self.topics = TopicTable(config, clock.now_ms, delays.max_level)
             self.groups = GroupTable(config, clock.now_ms)
-            self.offsets = ConsumerOffsets()
+            self.offsets = ConsumerOffsets(most=config.max_offset_entries)
             self.consumers: ConsumerTable[Hashable] = ConsumerTable()
             self.producers: ProducerTable[Hashable] = ProducerTable()
             self.locks = QueueLocks()
             self.retrying = Retrying(
-                self.store, self.topics, self.groups, self.locks, delays, self.now_ms, store_host
+                config,
+                self.store,
+                self.topics,
+                self.groups,
+                self.locks,
+                delays,
+                self.now_ms,
+                store_host,
             )
             self.delivery = Delivery(self.store, delays, self.write)
             self.timers = self._open_timers(file_ops)
@@ -115,6 +137,7 @@ class Broker:
                 self.write,
                 clock.now_ms,
             )
+            self.queries: Queries[Hashable] = Queries(self.store, self.consumers)
             self.filter_budget = FilterBudget(clock.monotonic)
             self.pulling: Pulling[Hashable, Any] = Pulling(
                 config,
@@ -124,6 +147,7 @@ class Broker:
                 self.consumers,
                 self.offsets,
                 self.filter_budget,
+                self.statistics,
             )
             self.operating: Operating[Hashable] = Operating(
                 config.broker_name,
@@ -134,16 +158,20 @@ class Broker:
                 self.offsets,
                 self.pulling.held,
             )
-            self.saved = SavedTables(
-                directory,
+            self.request_modes = RequestModes(self.topics, self.groups)
+            self.clean_up = CleanUp(
+                config, self.store, self.topics, self.groups, self.offsets, self.statistics
+            )
+            tables = Tables(
                 self.topics,
                 self.groups,
                 self.offsets,
                 self.delivery,
+                self.request_modes,
                 self.timers.metrics if self.timers is not None else None,
-                clock,
-                sync=config.store_config.flush_mode is FlushMode.SYNC,
             )
+            sync = config.store_config.flush_mode is FlushMode.SYNC
+            self.saved = SavedTables(directory, tables, clock, sync=sync)
             self.saved.load()
             for topic in self.saved.deleted_topics:  # its queues may be there still
                 self.store.delete_topic(topic)
@@ -153,31 +181,28 @@ class Broker:
             self._waiting.append(DueWork("messages with timers", self.timers))
         self._timetable = self._make_timetable()
         self._held = self.pulling.held
+        self.store.add_write_listener(self.statistics.written)
+        self.retrying.on_sent_back = self._sent_back
         self.store.add_arrival_listener(self._arrived)
 
     def _make_timetable(self) -> Timetable:
         timetable = Timetable(self.now_ms())
-        timetable.every(
-            lambda: self.config.hold_sweep_interval_ms, lambda: self.pulling.sweep(self.now_ms())
-        )
-        timetable.every(lambda: self.config.offset_save_interval_ms, self.saved.save_offsets)
-        timetable.every(
-            lambda: self.config.offset_save_interval_ms, self.saved.save_topics_and_groups
-        )
-        timetable.every(lambda: self.config.delay_offset_save_interval_ms, self.saved.save_delays)
-        timetable.every(
-            lambda: self.config.scan_interval_ms, lambda: self.locks.forget_expired(self.now_ms())
-        )
-        timetable.every(LOOK_INTERVAL_MS, self._look_for_due)
-        timetable.every(
-            lambda: self.config.transaction_check_interval_ms, self.transaction_checker.begin
-        )
+        every = timetable.every
+        every(lambda: self.config.hold_sweep_interval_ms, self._sweep_held)
+        every(lambda: self.config.offset_save_interval_ms, self.saved.save_offsets)
+        every(lambda: self.config.offset_save_interval_ms, self.saved.save_topics_and_groups)
+        every(lambda: self.config.delay_offset_save_interval_ms, self.saved.save_delays)
+        every(lambda: self.config.scan_interval_ms, self._forget_locks)
+        every(lambda: self.config.transaction_check_interval_ms, self.transaction_checker.begin)
+        every(COLLECT_INTERVAL_MS, self._collect_statistics)
+        every(FORGET_INTERVAL_MS, self._forget_statistics)
+        every(LOOK_INTERVAL_MS, self._look_for_due)
         if self._timer_flusher is not None:
-            timetable.every(
+            every(
                 lambda: self.config.store_config.timer_flush_interval_ms,
                 self._timer_flusher.flush_later,
             )
-            timetable.every(_CLEAN_TIMERS_MS, self._clean_timers)
+            every(_CLEAN_TIMERS_MS, self._clean_timers)
         return timetable
 
     def _open_timers(self, file_ops: FileOps) -> Timers | None:
@@ -190,6 +215,16 @@ class Broker:
     def config(self) -> BrokerConfig:
         """The settings as they are now; those who keep parts of them watch ``settings``."""
         return self.settings.current
+
+    @property
+    def ip(self) -> str:
+        """Its address as records hold it."""
+        return str(ipaddress.ip_address(self.store_host[:-4]))
+
+    @property
+    def port(self) -> int:
+        """Its port as records hold it."""
+        return int.from_bytes(self.store_host[-4:], "big")
 
     def every(self, interval: Interval, action: Callable[[], object]) -> None:
         """Have ``action`` repeated among the broker's own periodic jobs."""
@@ -204,7 +239,13 @@ class Broker:
 
         Raises StoreError when the store takes nothing; nothing of it was stored then.
         """
-        self.store.write()
+        staged, started = self.store.staged, perf_counter()
+        try:
+            self.store.write()
+        except StoreError:
+            self.statistics.store.put_failed += staged
+            raise
+        self.statistics.store.wrote(staged, perf_counter() - started)
         self.answer_ready()
 
     def run_due(self) -> None:
@@ -263,6 +304,7 @@ class Broker:
             "topics": self.topics.changed,
             "consumer groups": self.groups.changed,
             "consumer offsets": self.offsets.changed,
+            "modes of consumer groups": self.request_modes.changed,
             "delivery offsets of delayed messages": self.delivery.changed,
         }
         unsaved = ", ".join(name for name, is_changed in changed.items() if is_changed)
@@ -295,12 +337,28 @@ class Broker:
         self.store.renew(config.store_config)
         self.topics.renew(config)
         self.groups.renew(config)
+        self.retrying.renew(config)
+        self.clean_up.renew(config)
         self.sending.renew(config)
         self.recalling.renew(config)
         self.pulling.renew(config)
+        self.offsets.most = config.max_offset_entries
+        self.replying.store = config.store_reply_messages
         self.transactions.timeout_ms = config.transaction_timeout_ms
         self.transaction_checker.rules = _rules(config)
         self._timetable.renew()
+
+    def _sent_back(self, group: str, topic: str, is_dead: bool) -> None:
+        self.statistics.sent_back(group, topic, self.now_ms(), is_dead=is_dead)
+
+    def _collect_statistics(self) -> None:
+        now_ms = self.now_ms()
+        self.statistics.collect(now_ms)
+        self.statistics.store.sample(now_ms)
+        self.statistics.store.begin_day(_local_day(self.clock.now_ms()))
+
+    def _forget_statistics(self) -> None:
+        self.statistics.forget_idle(self.now_ms())
 
     def _sweep_held(self) -> None:
         self.pulling.sweep(self.now_ms())
@@ -316,6 +374,11 @@ class Broker:
     def _clean_timers(self) -> None:
         if self.timers is not None:
             self.timers.timers.delete_before(self.store.min_physical_offset)
+
+
+def _local_day(now_ms: int) -> int:
+    """The day by the machine's own time, counted in days."""
+    return datetime.fromtimestamp(now_ms / 1000, tz=UTC).astimezone().toordinal()
 
 
 def _rules(config: BrokerConfig) -> Rules:

@@ -19,6 +19,18 @@ _WHITE_SPACE: Final = re.compile(r"\s")
 _ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
 
 
+_LIMITS: Final = (
+    "max_unanswered_bytes",
+    "max_unanswered_bytes_per_connection",
+    "max_receiving_bytes",
+    "max_held_pulls",
+    "max_held_pulls_per_connection",
+    "max_offset_entries",
+    "max_topics",
+    "max_groups",
+)
+
+
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a broker and the name server beside it; defaults are Java's where it has one."""
 
@@ -63,6 +75,36 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an unknown consumer group may consume (autoCreateSubscriptionGroup)."""
     default_topic_queues: int = 8
     """The most queues a topic gets by being sent to (defaultTopicQueueNums)."""
+    broker_permission: int = 6
+    """What the broker as a whole allows, 4 (read) and 2 (write): without read nothing is pulled,
+    without write nothing comes back from consumers and ordered topics take no messages; routes
+    show all topics so (brokerPermission)."""
+    topic_message_type_check: bool = True
+    """Whether a topic with the attribute ``message.type`` refuses messages of other types. Java's
+    proxies do; its brokers leave it to them (enableTopicMessageTypeCheck)."""
+    enable_mixed_message_type: bool = False
+    """Whether ``message.type`` may be MIXED (enableMixedMessageType)."""
+    validate_system_topics: bool = True
+    """Whether the broker's own topics are kept from being changed and deleted
+    (validateSystemTopicWhenUpdateTopic)."""
+    clear_retry_topics: bool = True
+    """Whether the retry topics of pop consumers go with the topic
+    (clearRetryTopicWhenDeleteTopic)."""
+    cluster_topic_enable: bool = True
+    """Whether the topic named after the cluster can be read and written (clusterTopicEnable)."""
+    broker_topic_enable: bool = True
+    """Whether the topic named after the broker can be read and written (brokerTopicEnable)."""
+    reject_pull_consumers: bool = False
+    """Whether groups of consumers without listeners are left out of heartbeats
+    (rejectPullConsumerEnable)."""
+    enable_split_metadata: bool = True
+    """Whether all topics and all groups are told in pages to who asks for pages
+    (enableSplitMetadata)."""
+    split_metadata_size: int = 2_000
+    """The most topics or groups of a page (splitMetadataSize)."""
+    enable_single_topic_register: bool = False
+    """Whether name servers are told of one changed topic at a time, in a request of its own
+    (enableSingleTopicRegister)."""
     region_id: str = "DefaultRegion"
     """What clients put into their traces (regionId)."""
     trace_on: bool = True
@@ -114,6 +156,30 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     scan_interval_ms: int = 10_000
     """How often silent clients, idle connections and run-out locks are looked for."""
 
+    fast_failure: bool = True
+    """Whether sends are refused as long as too much waits for the disk, ``max_unanswered_bytes``;
+    otherwise all wait, whatever memory that takes (brokerFastFailureEnable)."""
+    max_unanswered_bytes: int = 256 << 20
+    """How many bytes of messages may wait for the disk with SYNC_FLUSH; more are refused
+    (maxUnansweredBytes)."""
+    max_unanswered_bytes_per_connection: int = 64 << 20
+    """How many of one connection (maxUnansweredBytesPerConnection)."""
+    max_connections: int = 0
+    """The most connections of a port; 0: as many as the process may open (maxConnections)."""
+    max_receiving_bytes: int = 256 << 20
+    """How many bytes of frames that are not whole yet are held, of all connections, beside 256 KiB
+    for each; above it the connection that holds most is closed (maxReceivingBytes)."""
+    max_held_pulls: int = 200_000
+    """The most pulls that wait for messages (maxHeldPulls)."""
+    max_held_pulls_per_connection: int = 65_536
+    """The most that wait for one connection (maxHeldPullsPerConnection)."""
+    max_offset_entries: int = 2_000_000
+    """The most queues, counted for each group, of which offsets are kept (maxOffsetEntries)."""
+    max_topics: int = 200_000
+    """The most topics there may be (maxTopics)."""
+    max_groups: int = 100_000
+    """The most consumer groups there may be (maxGroups)."""
+
     @staticmethod
     def from_file(path: str | Path, **overrides: Any) -> BrokerConfig:
         """The settings in a ``broker.conf``, by Apache's keys, and before them ``overrides``.
@@ -149,8 +215,13 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("broker_name", "cluster_name"):
             _check_name(name, getattr(self, name))
         _check_range("default_topic_queues", self.default_topic_queues, 1, 65_536)
+        _check_range("broker_permission", self.broker_permission, 0, 7)
+        _check_range("split_metadata_size", self.split_metadata_size, 1, 1 << 20)
         _check_range("max_pull_count", self.max_pull_count, 1, 1 << 20)
         _check_range("max_pull_bytes", self.max_pull_bytes, 1, 15 << 20)
+        _check_range("max_connections", self.max_connections, 0, 1 << 31)
+        for name in _LIMITS:
+            _check_range(name, getattr(self, name), 1, 1 << 50)
         for name in (
             "hold_sweep_interval_ms",
             "offset_save_interval_ms",

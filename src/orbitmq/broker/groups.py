@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
 from orbitmq import codes
+from orbitmq.broker.attributes import GROUP_ATTRIBUTES, altered
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.table import ConfigTable, TableChange, check_size
 from orbitmq.errors import BrokerError, IllegalNameError
@@ -38,24 +39,38 @@ _BUILT_IN: Final = (
 )
 
 
+PERM_READ_INDEX: Final = 2
+"""The bit of what a group may not do in a topic that says reading (PermName.INDEX_PERM_READ)."""
+MAX_FORBIDDEN: Final = 1_000
+"""In how many topics a group may be forbidden something; Java's broker has no limit."""
+
+
 class GroupChange(TableChange, frozen=True):
-    """A group that was made, changed or deleted."""
+    """A group that was made, changed or deleted; or only what it may not do, ``forbidden``."""
 
     value: SubscriptionGroupConfig | None = None
+    forbidden: dict[str, int] | None = None
 
 
 class GroupTable(ConfigTable[SubscriptionGroupConfig]):
-    """All consumer groups, ``groups`` by name."""
+    """All consumer groups, ``groups`` by name.
+
+    ``forbidden`` has, by group and topic, the bits of what the group may not do there.
+    """
+
+    limit = "maxGroups"
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         built_in = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
         super().__init__(built_in, now_ms, GroupChange)
         self.groups = self.entries
+        self.forbidden: dict[str, dict[str, int]] = {}
         self.renew(config)
 
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on."""
         self._auto_create = config.auto_create_groups
+        self.most = config.max_groups
 
     def __contains__(self, group: str) -> bool:
         return group in self.groups
@@ -75,6 +90,71 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
             known = SubscriptionGroupConfig(group_name=group)
             self._put(known)
         return known
+
+    def update(self, groups: Iterable[SubscriptionGroupConfig]) -> None:
+        """Create or change groups as an operator wants them, all or none.
+
+        Their attributes are changes of those that are there, with a sign before each name. Raises
+        IllegalNameError, or BrokerError for what no group can be.
+        """
+        updated = {group.group_name: self._updated(group) for group in groups}
+        self.check_room(updated)
+        for group in updated.values():
+            self._put(group)
+
+    def _updated(self, group: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        known = self.groups.get(group.group_name)
+        attributes = altered(
+            known.attributes if known else None, group.attributes, GROUP_ATTRIBUTES
+        )
+        updated = msgspec.structs.replace(group, attributes=attributes)
+        self.check(updated)
+        return updated
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Whether a group may read a topic."""
+        return not self.forbidden.get(group, {}).get(topic, 0) & 1 << PERM_READ_INDEX
+
+    def set_readable(self, group: str, topic: str, *, readable: bool) -> None:
+        """Allow or forbid a group to read a topic (updateForbidden). Raises BrokerError."""
+        before = self.forbidden.get(group, {})
+        bits = before.get(topic, 0)
+        bits = bits & ~(1 << PERM_READ_INDEX) if readable else bits | 1 << PERM_READ_INDEX
+        if bits == before.get(topic, 0):
+            return
+        if topic not in before and len(before) >= MAX_FORBIDDEN:
+            raise BrokerError(
+                codes.INVALID_PARAMETER,
+                f"group {group} is forbidden {len(before)} topics already, as many as may be",
+            )
+        after = {**before, topic: bits}
+        self._forbid(group, {name: bits for name, bits in after.items() if bits})
+
+    def _forbid(self, group: str, topics: dict[str, int]) -> None:
+        if topics:
+            self.forbidden[group] = topics
+        else:
+            self.forbidden.pop(group, None)
+        log.info("consumer group %s may not do in topics: %s", group, topics)
+        before = self.version
+        self.version = before.next(self._now_ms())
+        self.changes.append(GroupChange(group, before, self.version, forbidden=topics))
+        self.changed = True
+
+    def replay(self, change: TableChange) -> bool:
+        """As of any table; also what a group may not do."""
+        if not isinstance(change, GroupChange) or change.forbidden is None:
+            made = super().replay(change)
+            if made and change.value is None:
+                self.forbidden.pop(change.name, None)
+            return made
+        if change.before != self.version:
+            return False
+        self.forbidden[change.name] = change.forbidden
+        if not change.forbidden:
+            del self.forbidden[change.name]
+        self.version = change.after
+        return True
 
     def check(self, group: SubscriptionGroupConfig) -> None:
         """Refuse what no group can be. Raises IllegalNameError or BrokerError."""
@@ -105,7 +185,9 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
         return msgspec.structs.replace(entry, **fitting)
 
     def delete(self, group: str) -> None:
-        """Forget a group; nothing if there is none."""
+        """Forget a group, and what it may not do; nothing if there is none."""
+        if group in self.forbidden:
+            self._forbid(group, {})
         if group in self.groups:
             self._drop(group)
             log.info("consumer group %s is deleted", group)

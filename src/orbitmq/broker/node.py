@@ -102,7 +102,7 @@ class Node:
         else:
             self.name_server = _joined(host, name_server.port)
             self._register(self.broker.topics.topics.values())
-            self.broker.topics.on_change = lambda topic: self._register([topic])
+            self.broker.topics.on_change = self._register
             self.broker.every(REGISTER_MS, lambda: self._take_order_config(name_server))
             self._take_order_config(name_server)
 
@@ -112,18 +112,24 @@ class Node:
             self.routes,
             config=self._name_server_config(),
             tls=self.config.tls,
-            idle_ms=self.config.connection_idle_ms,
         )
         await name_server.start(self.config.host, self.config.name_server_port)
         undo.push_async_callback(name_server.close)
         return name_server
 
     def _name_server_config(self) -> NameServerConfig:
+        """What the name server begins with; with a store it keeps things there."""
         config = self.config.name_server_config
-        if config.kv_config_path is not None or self.config.store_directory is None:
-            return config
-        path = self.store_directory / "namesrv" / "kvConfig.json"
-        return msgspec.structs.replace(config, kv_config_path=path)
+        given = {"connection_idle_ms": self.config.connection_idle_ms}
+        if self.config.store_directory is None:
+            return msgspec.structs.replace(config, **given)
+        directory = self.store_directory / "namesrv"
+        return msgspec.structs.replace(
+            config,
+            kv_config_path=config.kv_config_path or directory / "kvConfig.json",
+            config_store_path=config.config_store_path or directory / "namesrv.properties",
+            **given,
+        )
 
     async def _start_registrar(self, undo: AsyncExitStack) -> None:
         config = self.config
@@ -135,7 +141,7 @@ class Node:
         )
         topics = self.broker.topics
         registrar = Registrar(config.name_servers, identity, topics)
-        topics.on_change = registrar.topic_changed
+        topics.on_change = registrar.topics_changed
         undo.push_async_callback(registrar.close)
         await registrar.start()
 
@@ -161,7 +167,7 @@ class Node:
                 timeout_ms=_FOR_EVER_MS,
                 acting_master=False,
             ),
-            topics,
+            map(self.broker.topics.announced, topics),
             self.broker.topics.version,
             connection=None,
             now_ms=0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable
+from time import perf_counter
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -20,9 +21,11 @@ from orbitmq.broker.filtering import MessageFilter, Subscriptions
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.long_poll import HeldPull, LongPollTable
 from orbitmq.broker.offsets import ConsumerOffsets, check_offset
+from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import READ_WRITE, TopicTable
 from orbitmq.errors import BrokerError
 from orbitmq.message import PullStatus
+from orbitmq.net.burst import Burst
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.pull import GetResult, GetStatus
 from orbitmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
@@ -91,6 +94,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         consumers: ConsumerTable[_OwnerT],
         offsets: ConsumerOffsets,
         budget: FilterBudget,
+        statistics: Statistics,
     ) -> None:
         self.held: LongPollTable[_RequestT] = LongPollTable()
         self._store = store
@@ -99,11 +103,16 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         self.subscriptions = Subscriptions(config, consumers)
         self._offsets = offsets
         self._budget = budget
+        self._statistics = statistics
+        self._held_burst = Burst(log)
         self.renew(config)
 
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on."""
         self.subscriptions.renew(config)
+        self._permission = config.broker_permission
+        self._most_held = config.max_held_pulls
+        self._most_held_of_one = config.max_held_pulls_per_connection
         self._max_count = config.max_pull_count
         self._max_bytes = config.max_pull_bytes
 
@@ -128,6 +137,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
         if pulled.status is not PullStatus.NO_NEW_MESSAGE or not pull.suspend_ms:
             return pulled
+        self._check_room(owner)
         self.held.hold(
             HeldPull(
                 pull.topic,
@@ -140,6 +150,24 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             )
         )
         return None
+
+    def _check_room(self, owner: _OwnerT) -> None:
+        """Raise BrokerError when too many pulls wait already, of all or of ``owner``."""
+        held, most = len(self.held), self._most_held
+        key = "maxHeldPulls"
+        if held < most:
+            held, most = self.held.held_for(owner), self._most_held_of_one
+            key = "maxHeldPullsPerConnection"
+        if held >= most:
+            self._held_burst.tell(
+                "%d pulls wait, and more are refused (%s): raise the limit, or use fewer consumers",
+                held, key,
+            )  # fmt: skip
+            raise BrokerError(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]system busy, start flow control for a while: {held} pulls wait already "
+                f"({key})",
+            )
 
     def _within_budget(self, match: MessageFilter) -> MessageFilter:
         """``match`` for a pull that waits."""
@@ -165,6 +193,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             found = self._sent_to(reset, pull)
         else:
             by_record = match.by_record
+            started = perf_counter()
             found = self._store.get_messages(
                 name,
                 queue_id,
@@ -174,6 +203,12 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 match.by_tags_code,
                 by_record and self._budget.for_scan(by_record),
             )
+            if found.count:
+                self._statistics.pulled(
+                    pull.group, name, queue_id, found.count, found.size, perf_counter() - started
+                )
+            else:
+                self._statistics.missed()
         self._offsets.pulled(pull.group, name, queue_id, found.next_begin_offset)
         status = _STATUSES.get(found.status)
         if status is None:  # an empty queue, where only offset 0 makes sense
@@ -198,6 +233,11 @@ class Pulling(Generic[_OwnerT, _RequestT]):
 
     def _check(self, pull: Pull) -> tuple[SubscriptionGroupConfig, TopicConfig, MessageFilter]:
         """The group, the topic and the filter of a pull that may be carried out."""
+        if not self._permission & _PERM_READ:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"the broker may not be read: its brokerPermission is {self._permission}",
+            )
         group = self._groups.find(pull.group)
         if group is None:
             raise BrokerError(
@@ -226,6 +266,10 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 f"{topic.read_queue_nums - 1}; ask for its route again",
             )
         if pull.expression is None:
+            if self._groups.forbidden and not self._groups.may_read(pull.group, pull.topic):
+                raise BrokerError(
+                    codes.NO_PERMISSION, f"group {pull.group} is forbidden to read {pull.topic}"
+                )
             match = self.subscriptions.of_group(group, pull.topic, pull.sub_version)
         else:
             match = self.subscriptions.of_pull(pull.topic, pull.expression, pull.expression_type)

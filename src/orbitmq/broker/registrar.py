@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from orbitmq import codes
@@ -20,9 +20,18 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import BodyError, BrokerError, NetworkError, OrbitMQError, for_code
 from orbitmq.net.connection import Connection
 from orbitmq.net.pool import ConnectionPool
-from orbitmq.wire.bodies import TopicConfig, TopicConfigAndMappingSerializeWrapper
+from orbitmq.wire.bodies import (
+    QueueData,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicRouteData,
+)
 from orbitmq.wire.command import Header, RemotingCommand
-from orbitmq.wire.headers import BrokerRequestHeader, RegisterBrokerRequestHeader
+from orbitmq.wire.headers import (
+    BrokerRequestHeader,
+    RegisterBrokerRequestHeader,
+    TopicRequestHeader,
+)
 from orbitmq.wire.registration import KVTable, RegisterBrokerBody
 
 log = logging.getLogger("orbitmq.broker")
@@ -56,12 +65,13 @@ class Registrar:
         await asyncio.gather(*map(self._register, self._changed))
         self._keepers = [asyncio.create_task(self._keep(address)) for address in self._changed]
 
-    def topic_changed(self, topic: TopicConfig) -> None:
-        """Have the name servers told of a topic that is new or different."""
+    def topics_changed(self, topics: Iterable[TopicConfig]) -> None:
+        """Have the name servers told of topics that are new or different."""
+        changes = {topic.topic_name: topic for topic in topics}
         for address, changed in self._changed.items():
             untold = self._untold[address]
             if untold is not None:
-                untold[topic.topic_name] = topic
+                untold.update(changes)
             changed.set()
 
     async def close(self) -> None:
@@ -96,23 +106,12 @@ class Registrar:
     async def _register(self, address: str) -> None:
         self._changed[address].clear()
         untold, self._untold[address] = self._untold[address], {}
-        identity = self._identity
-        topics = TopicConfigAndMappingSerializeWrapper(
-            topic_config_table=dict(self._topics.topics) if untold is None else untold,
-            data_version=self._topics.version,
-        )
-        # Beside the loop, which tens of thousands of topics would keep from its clients.
-        body = await asyncio.to_thread(RegisterBrokerBody(topics).encode)
-        header = RegisterBrokerRequestHeader(
-            broker_name=identity.broker_name,
-            broker_addr=identity.broker_addr,
-            cluster_name=identity.cluster_name,
-            ha_server_addr="",
-            broker_id=identity.broker_id,
-            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
-        )
         try:
-            answer = await self._ask(address, RequestCode.REGISTER_BROKER, header, body)
+            if untold is not None and self._topics.are_registered_singly:
+                for topic in untold.values():
+                    await self._register_topic(address, topic)
+            else:
+                await self._register_topics(address, untold)
         except (NetworkError, BrokerError) as error:
             self._untold[address] = None
             if untold is not None:  # it may know nothing of this broker any more
@@ -128,7 +127,41 @@ class Registrar:
         else:
             self._failing.discard(address)
             log.info("registered at name server %s", address)
-            self._take_order_config(answer.body, address)
+
+    async def _register_topic(self, address: str, topic: TopicConfig) -> None:
+        """Tell of one topic (BrokerOuterAPI.registerSingleTopicAll)."""
+        told = self._topics.announced(topic)
+        queues = QueueData(
+            self._identity.broker_name,
+            told.read_queue_nums,
+            told.write_queue_nums,
+            told.perm,
+            told.topic_sys_flag,
+        )
+        header = TopicRequestHeader(topic=topic.topic_name)
+        body = TopicRouteData(queue_datas=[queues]).encode()
+        await self._ask(address, RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, body)
+
+    async def _register_topics(self, address: str, untold: dict[str, TopicConfig] | None) -> None:
+        """Tell of several topics; None: of all."""
+        identity = self._identity
+        told = list((self._topics.topics if untold is None else untold).values())
+        topics = TopicConfigAndMappingSerializeWrapper(
+            topic_config_table={topic.topic_name: self._topics.announced(topic) for topic in told},
+            data_version=self._topics.version,
+        )
+        # Beside the loop, which tens of thousands of topics would keep from its clients.
+        body = await asyncio.to_thread(RegisterBrokerBody(topics).encode)
+        header = RegisterBrokerRequestHeader(
+            broker_name=identity.broker_name,
+            broker_addr=identity.broker_addr,
+            cluster_name=identity.cluster_name,
+            ha_server_addr="",
+            broker_id=identity.broker_id,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        answer = await self._ask(address, RequestCode.REGISTER_BROKER, header, body)
+        self._take_order_config(answer.body, address)
 
     def _take_order_config(self, body: bytes | memoryview, address: str) -> None:
         """Learn of ordered topics from what a name server answers a registration with."""

@@ -45,7 +45,7 @@ class Replying(Generic[_ConnectionT]):
     ) -> None:
         self._sending = sending
         self._producers = producers
-        self._store = store
+        self.store = store
 
     def take_in(
         self, request: SendRequest, body: bytes, born_host: bytes, now_ms: int
@@ -55,7 +55,7 @@ class Replying(Generic[_ConnectionT]):
         properties = decode_properties((request.properties or "").encode())
         client_id = properties.get(REPLY_TO_CLIENT, "")
         requester = self._producers.find(client_id) if client_id else None
-        placed = self._sending.send(request, body, born_host) if self._store else None
+        placed = self._sending.send(request, body, born_host) if self.store else None
         properties[PUSH_REPLY_TIME] = str(now_ms)
         pushed = encode_properties(properties).decode()
         refusal = ""

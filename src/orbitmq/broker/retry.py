@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from orbitmq import codes
+from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.locks import QueueLocks
 from orbitmq.broker.redraft import redraft
 from orbitmq.broker.schedule import postpone
-from orbitmq.broker.topics import UNIT_SUB_TOPIC, TopicTable, any_queue
+from orbitmq.broker.topics import PERM_WRITE, UNIT_SUB_TOPIC, TopicTable, any_queue
 from orbitmq.errors import BrokerError
 from orbitmq.names import RETRY_PREFIX, dlq_topic, retry_topic
 from orbitmq.store.delay_levels import DelayLevels
@@ -53,10 +54,15 @@ class SendBackRequest(Protocol):
 
 
 class Retrying:
-    """Takes messages back. ``store_host`` is this broker's address as records hold it."""
+    """Takes messages back. ``store_host`` is this broker's address as records hold it.
+
+    ``on_sent_back`` is told of each: the group, the topic it came from, and whether it was given
+    up.
+    """
 
     def __init__(
         self,
+        config: BrokerConfig,
         store: MessageStore,
         topics: TopicTable,
         groups: GroupTable,
@@ -65,6 +71,7 @@ class Retrying:
         now_ms: Callable[[], int],
         store_host: bytes,
     ) -> None:
+        self.renew(config)
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -72,15 +79,35 @@ class Retrying:
         self._delays = delays
         self._now_ms = now_ms
         self._store_host = store_host
+        self.on_sent_back: Callable[[str, str, bool], object] = _nothing
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._permission = config.broker_permission
 
     def send_back(self, request: SendBackRequest) -> None:
         """Stage a consumed message again for its group: delayed, or into its dead-letter topic.
 
-        Raises BrokerError when the group or the message is not there.
+        Raises BrokerError when the group or the message is not there, or its retry topic may not
+        be written.
         """
         group = self._group(request.group)
+        if not self._permission & PERM_WRITE:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"the broker takes no messages back: its brokerPermission is {self._permission}",
+            )
         if group.retry_queue_nums <= 0:
             return
+        sys_flag = UNIT_SUB_TOPIC if request.unit_mode else 0
+        topic = self._topics.create_derived(
+            retry_topic(request.group), group.retry_queue_nums, sys_flag
+        )
+        if not topic.perm & PERM_WRITE:
+            raise BrokerError(
+                codes.NO_PERMISSION,
+                f"topic {topic.topic_name} may not be written: its permission is {topic.perm}",
+            )
         record = self._store.record_at(request.offset)
         if record is None:
             raise BrokerError(
@@ -97,17 +124,17 @@ class Retrying:
         draft.store_host = self._store_host
         level = request.delay_level or _FIRST_LEVEL + draft.reconsume_times
         maximum = _either(request.max_reconsume_times, group.retry_max_times)
-        draft.topic = retry_topic(request.group)
-        if draft.reconsume_times >= maximum or level < 0:
+        draft.topic = topic.topic_name
+        is_dead = draft.reconsume_times >= maximum or level < 0
+        if is_dead:
             self.give_up(draft, properties)
         else:
-            sys_flag = UNIT_SUB_TOPIC if request.unit_mode else 0
-            topic = self._topics.create_derived(draft.topic, group.retry_queue_nums, sys_flag)
             draft.queue_id = any_queue(topic)
             postpone(draft, properties, level, self._delays)
         draft.reconsume_times += 1
         draft.properties = encode_properties(properties)
         self._store.append(draft)
+        self.on_sent_back(request.group, properties[RETRY_TOPIC], is_dead)
 
     def is_exhausted(self, draft: Draft, max_reconsume_times: int | None) -> bool:
         """Whether a message sent to a retry topic belongs into the dead-letter topic.
@@ -138,6 +165,10 @@ class Retrying:
                 f"consumer group {name!r} does not exist: create it, or check its name",
             )
         return group
+
+
+def _nothing(_group: str, _topic: str, _is_dead: bool) -> None:
+    """Nobody counts."""
 
 
 def _either(asked: int | None, default: int) -> int:

@@ -13,10 +13,11 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from orbitmq.broker.groups import GroupChange, GroupTable
 from orbitmq.broker.offsets import ConsumerOffsets
+from orbitmq.broker.request_modes import RequestModes
 from orbitmq.broker.schedule import Delivery
 from orbitmq.broker.table import ConfigTable, TableChange
 from orbitmq.broker.timer_metrics import TimerMetrics, TimerMetricsSerializeWrapper
@@ -32,6 +33,7 @@ from orbitmq.wire.bodies import (
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
+from orbitmq.wire.topic_bodies import MessageRequestModeSerializeWrapper
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -55,6 +57,17 @@ class _Table(Protocol):
     changed: bool
 
 
+class Tables(NamedTuple):
+    """The tables that are saved; without timers there are no metrics of them."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: ConsumerOffsets
+    delivery: Delivery
+    request_modes: RequestModes
+    timer_metrics: TimerMetrics | None
+
+
 class SavedTables:
     """Loads and saves the tables of one broker; ``directory`` is the store's.
 
@@ -65,15 +78,12 @@ class SavedTables:
     def __init__(
         self,
         directory: Path,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        delivery: Delivery,
-        timer_metrics: TimerMetrics | None,
+        tables: Tables,
         clock: Clock,
         *,
         sync: bool,
     ) -> None:
+        topics, groups, offsets, delivery, request_modes, timer_metrics = tables
         self.deleted_topics: set[str] = set()
         config = directory / "config"
         now_ms = clock.now_ms
@@ -81,6 +91,7 @@ class SavedTables:
         self._groups_table = groups
         self._offsets_table = offsets
         self._delivery = delivery
+        self._modes_table = request_modes
         self._offsets_version = DataVersion(timestamp=now_ms())
         self._delays_version = DataVersion(timestamp=now_ms())
         writer = ThreadPoolExecutor(1, "orbitmq-saver")
@@ -88,12 +99,11 @@ class SavedTables:
 
         def offsets_now() -> Body:
             self._offsets_version = self._offsets_version.next(now_ms())
-            table = {key: dict(queues) for key, queues in offsets.table.items()}
-            return ConsumerOffsetSerializeWrapper(table, self._offsets_version)
+            return self.consumer_offsets()
 
         def delays_now() -> Body:
             self._delays_version = self._delays_version.next(now_ms())
-            return DelayOffsets(dict(delivery.offsets), self._delays_version)
+            return self.delay_offsets()
 
         self._topics = _JournaledFile(
             config / "topics.json",
@@ -107,7 +117,9 @@ class SavedTables:
             config / "subscriptionGroup.json",
             groups,
             lambda: SubscriptionGroupWrapper(
-                subscription_group_table=dict(groups.groups), data_version=groups.version
+                subscription_group_table=dict(groups.groups),
+                forbidden_table=dict(groups.forbidden),
+                data_version=groups.version,
             ),
             writer,
             clock,
@@ -117,7 +129,14 @@ class SavedTables:
             config / "consumerOffset.json", offsets, offsets_now, writer, clock
         )
         self._delays = _SavedFile(config / "delayOffset.json", delivery, delays_now, writer, clock)
-        self._all = [self._topics, self._groups, self._offsets, self._delays]
+        self._modes = _SavedFile(
+            config / "messageRequestMode.json",
+            request_modes,
+            request_modes.snapshot,
+            writer,
+            clock,
+        )
+        self._all = [self._topics, self._groups, self._offsets, self._delays, self._modes]
         self._metrics_table = timer_metrics
         if timer_metrics is not None:
             path = config / "timermetrics"
@@ -134,6 +153,7 @@ class SavedTables:
         groups = _load(self._groups.file, SubscriptionGroupWrapper)
         if groups is not None:
             self._groups_table.load(groups.subscription_group_table, groups.data_version)
+            self._groups_table.forbidden.update(groups.forbidden_table)
         self._groups.replay(GroupChange, has_file=groups is not None)
         offsets = _load(self._offsets.file, ConsumerOffsetSerializeWrapper)
         if offsets is not None:
@@ -143,6 +163,9 @@ class SavedTables:
         if delays is not None:
             self._delivery.load(delays.offset_table)
             self._delays_version = delays.data_version or self._delays_version
+        modes = _load(self._modes.file, MessageRequestModeSerializeWrapper)
+        if modes is not None:
+            self._modes_table.load(modes.message_request_mode_map)
         if self._metrics_table is not None:
             self._load_metrics(self._metrics_table)
 
@@ -155,6 +178,15 @@ class SavedTables:
             return
         if metrics is not None:
             table.load(metrics)
+
+    def consumer_offsets(self) -> ConsumerOffsetSerializeWrapper:
+        """The consumer offsets as they are now."""
+        table = {key: dict(queues) for key, queues in self._offsets_table.table.items()}
+        return ConsumerOffsetSerializeWrapper(table, self._offsets_version)
+
+    def delay_offsets(self) -> DelayOffsets:
+        """The delivery offsets of delayed messages as they are now."""
+        return DelayOffsets(dict(self._delivery.offsets), self._delays_version)
 
     @property
     def saving(self) -> bool:
@@ -171,6 +203,7 @@ class SavedTables:
         for saved in (self._topics, self._groups):
             saved.write_down(again=True)
             saved.save_later()
+        self._modes.save_later()
 
     def save_offsets(self) -> None:
         """Save the consumer offsets where they changed, in the background."""
@@ -351,6 +384,7 @@ _WITHOUT: Final = {
     "topics.json": "topics are made anew by what is sent to them, with the default queues",
     "subscriptionGroup.json": "consumer groups have the default settings",
     "consumerOffset.json": "consumer groups begin where new ones do",
+    "messageRequestMode.json": "consumer groups get their messages by pull",
     "delayOffset.json": "delayed messages are delivered again, all that are still stored",
 }
 """What a broker does without each file."""

@@ -13,11 +13,18 @@ from typing import Final, Protocol
 import msgspec
 
 from orbitmq import codes
+from orbitmq.broker.admission import check_admitted
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.deferring import Deferring, delay_level
 from orbitmq.broker.retry import Retrying
 from orbitmq.broker.timer_messages import TIMERS
-from orbitmq.broker.topics import UNIT_SUB_TOPIC, UNIT_TOPIC, TopicTable, any_queue
+from orbitmq.broker.topics import (
+    PERM_WRITE,
+    UNIT_SUB_TOPIC,
+    UNIT_TOPIC,
+    TopicTable,
+    any_queue,
+)
 from orbitmq.broker.transactions import ROOM_FOR_CHECKS, make_half
 from orbitmq.errors import BrokerError, RecordError
 from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
@@ -106,6 +113,8 @@ class Sending:
 
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on."""
+        self._config = config
+        self._is_read_only = not config.broker_permission & PERM_WRITE
         self._reject_transactions = config.reject_transaction_messages
         self._max_body = config.store_config.max_message_size
         self._own_properties = {
@@ -274,6 +283,8 @@ class Sending:
         topic = self._topics.get(request.topic)
         if topic is None or topic.topic_name in UNSENDABLE_TOPICS:
             topic = self._admit(request)
+        if topic.attributes or not topic.perm & PERM_WRITE or self._is_read_only:
+            check_admitted(topic, request.properties or "", self._config)
         if size > self._max_body:
             raise self._too_long(size)
         queue_id = request.queue_id

@@ -15,9 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from orbitmq.broker.config import BrokerConfig
-from orbitmq.broker.unused_settings import FOLKLORE, REFUSED_DEFAULTS, UNUSED_DEFAULTS, reason
-from orbitmq.errors import ConfigError
-from orbitmq.properties_file import decode_text, parse_properties
+from orbitmq.broker.unused_settings import FOLKLORE, REFUSED, UNUSED
+from orbitmq.live_settings import read_properties
 from orbitmq.settings import (
     Choice,
     Directory,
@@ -29,7 +28,6 @@ from orbitmq.settings import (
     Optional,
     SettingsTable,
     Text,
-    unknown_key,
 )
 from orbitmq.store.config import FlushMode
 
@@ -44,6 +42,14 @@ _UNIT_SIZE: Final = 20
 
 def _store(name: str, field: str, kind: Kind, *, live: bool = False) -> Key:
     return Key(name, f"store_config.{field}", kind, live)
+
+
+def _is_below_root(name: str, text: str, texts: Mapping[str, str]) -> bool:
+    """Whether a path is given that is the one there is."""
+    root = texts.get("storePathRootDir")
+    return (
+        name == "storePathCommitLog" and root is not None and Path(text) == Path(root, "commitlog")
+    )
 
 
 KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
@@ -61,6 +67,18 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("autoCreateTopicEnable", "auto_create_topics", _FLAG, live=True),
     Key("autoCreateSubscriptionGroup", "auto_create_groups", _FLAG, live=True),
     Key("defaultTopicQueueNums", "default_topic_queues", _NUMBER, live=True),
+    Key("storeReplyMessageEnable", "store_reply_messages", _FLAG, live=True),
+    Key("brokerPermission", "broker_permission", _NUMBER, live=True),
+    Key("enableTopicMessageTypeCheck", "topic_message_type_check", _FLAG, live=True),
+    Key("enableMixedMessageType", "enable_mixed_message_type", _FLAG, live=True),
+    Key("validateSystemTopicWhenUpdateTopic", "validate_system_topics", _FLAG, live=True),
+    Key("clearRetryTopicWhenDeleteTopic", "clear_retry_topics", _FLAG, live=True),
+    Key("clusterTopicEnable", "cluster_topic_enable", _FLAG),
+    Key("brokerTopicEnable", "broker_topic_enable", _FLAG),
+    Key("rejectPullConsumerEnable", "reject_pull_consumers", _FLAG, live=True),
+    Key("enableSplitMetadata", "enable_split_metadata", _FLAG, live=True),
+    Key("splitMetadataSize", "split_metadata_size", _NUMBER, live=True),
+    Key("enableSingleTopicRegister", "enable_single_topic_register", _FLAG, live=True),
     Key("regionId", "region_id", _TEXT, live=True),
     Key("traceOn", "trace_on", _FLAG, live=True),
     # Transactions.
@@ -81,6 +99,19 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("channelExpiredTimeout", "client_timeout_ms", _NUMBER, live=True),
     Key("serverChannelMaxIdleTimeSeconds", "connection_idle_ms", _SECONDS, live=True),
     Key("scanInterval", "scan_interval_ms", _NUMBER, live=True),
+    # Protection.
+    Key("brokerFastFailureEnable", "fast_failure", _FLAG, live=True),
+    Key("maxUnansweredBytes", "max_unanswered_bytes", _NUMBER, live=True),
+    Key(
+        "maxUnansweredBytesPerConnection", "max_unanswered_bytes_per_connection", _NUMBER, live=True
+    ),
+    Key("maxConnections", "max_connections", _NUMBER, live=True),
+    Key("maxReceivingBytes", "max_receiving_bytes", _NUMBER, live=True),
+    Key("maxHeldPulls", "max_held_pulls", _NUMBER, live=True),
+    Key("maxHeldPullsPerConnection", "max_held_pulls_per_connection", _NUMBER, live=True),
+    Key("maxOffsetEntries", "max_offset_entries", _NUMBER, live=True),
+    Key("maxTopics", "max_topics", _NUMBER, live=True),
+    Key("maxGroups", "max_groups", _NUMBER, live=True),
     # The store.
     _store("mappedFileSizeCommitLog", "mapped_file_size", _NUMBER),
     _store("mappedFileSizeConsumeQueue", "consume_queue_units", Inverse(_UNIT_SIZE)),
@@ -92,6 +123,12 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     _store("markBytes", "mark_bytes", _NUMBER, live=True),
     _store("maxUnflushedBytes", "max_unflushed_bytes", _NUMBER, live=True),
     _store("messageDelayLevel", "delay_levels", _TEXT),
+    # The key index.
+    _store("messageIndexEnable", "message_index_enable", _FLAG),
+    _store("maxHashSlotNum", "max_hash_slot_num", _NUMBER),
+    _store("maxIndexNum", "max_index_num", _NUMBER),
+    _store("defaultQueryMaxNum", "default_query_max_num", _NUMBER, live=True),
+    _store("maxMsgsNumBatch", "max_msgs_num_batch", _NUMBER, live=True),
     # Retention.
     _store("fileReservedTime", "file_reserved_hours", _NUMBER, live=True),
     _store("deleteWhen", "delete_when", _TEXT, live=True),
@@ -129,10 +166,27 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     ),
     Key("recallMessageEnable", "recall_enabled", _FLAG, live=True),
     _store("cutDamagedLog", "cut_damaged_log", _FLAG),
+    unused=UNUSED,
+    refused=REFUSED,
+    folklore=FOLKLORE,
+    may_be=_is_below_root,
 )
 """Every key that sets something."""
 
+KEPT_SETTINGS: Final = "orbitmq.properties"
+"""Where changes are kept, below ``config/``, when the broker was started without a file."""
+
 OWN_KEYS: Final = {
+    "maxUnansweredBytes",
+    "maxUnansweredBytesPerConnection",
+    "maxConnections",
+    "maxReceivingBytes",
+    "maxHeldPulls",
+    "maxHeldPullsPerConnection",
+    "maxOffsetEntries",
+    "maxTopics",
+    "maxGroups",
+    "enableTopicMessageTypeCheck",
     "fastListenPort",
     "nameServerPort",
     "holdSweepInterval",
@@ -148,66 +202,14 @@ WITHOUT_KEY: Final = {"tls", "store_config", "settings_file", "name_server_confi
 """The fields of BrokerConfig that no key sets: they are no single value."""
 
 
-class FileSettings(msgspec.Struct, frozen=True):
-    """The texts of a file, by key: what sets something, and what is taken without effect."""
-
-    used: dict[str, str]
-    unused: dict[str, str]
-
-
-def read_settings(path: Path) -> FileSettings:
-    """The settings in a file. Raises ConfigError for one that cannot be read or taken."""
-    try:
-        texts = parse_properties(decode_text(path.read_bytes()))
-    except OSError as error:
-        raise ConfigError(
-            "settings_file", str(path), f"a file to read ({error.strerror or error})"
-        ) from error
-    return sorted_settings(texts)
-
-
-def sorted_settings(texts: Mapping[str, str]) -> FileSettings:
-    """``texts`` by what comes of them.
-
-    Raises ConfigError, which names the key, for one that is unknown or has a value that would
-    promise what this broker does not do.
-    """
-    used: dict[str, str] = {}
-    unused: dict[str, str] = {}
-    for name, text in texts.items():
-        if name in KEYS:
-            used[name] = text
-        elif name in REFUSED_DEFAULTS:
-            check_refused(name, text, texts)
-        elif name in UNUSED_DEFAULTS or name in FOLKLORE:
-            unused[name] = text
-        else:
-            raise unknown_key(name, (*KEYS.keys, *UNUSED_DEFAULTS, *REFUSED_DEFAULTS))
-    return FileSettings(used, unused)
-
-
-def check_refused(name: str, text: str, texts: Mapping[str, str]) -> None:
-    """Take the one value a key of REFUSED may have. Raises ConfigError for another."""
-    allowed = REFUSED_DEFAULTS[name]
-    if name == "storePathCommitLog" and text in {
-        "",
-        str(Path(texts.get("storePathRootDir", ".")) / "commitlog"),
-    }:
-        return
-    if text.strip().lower() != allowed.lower():
-        raise ConfigError(
-            name, text[:100], f"{reason(name)}; leave it at {allowed or 'nothing'}, or take it out"
-        )
-
-
 def load_config(path: Path, base: BrokerConfig, overrides: Mapping[str, Any]) -> BrokerConfig:
     """``base`` with what the file at ``path`` sets, and over that ``overrides``, by field.
 
     Keys that set nothing are told in the log. Raises ConfigError.
     """
-    found = read_settings(path)
+    found = KEYS.sorted(read_properties(path))
     if found.unused:
-        told = (f"{name} ({reason(name)})" for name in found.unused)
+        told = (f"{name} ({KEYS.reason(name)})" for name in found.unused)
         log.warning("settings of %s that have no use here: %s", path, "; ".join(told))
     given = {field: value for field, value in overrides.items() if value is not None}
     set_elsewhere = {name for name, key in KEYS.keys.items() if key.field in given}

@@ -43,6 +43,11 @@ class TimerMetrics:
         metric = self._counts.get(topic)
         return metric.count if metric is not None else 0
 
+    @property
+    def total(self) -> int:
+        """How many timers wait, of all topics."""
+        return sum(metric.count for metric in list(self._counts.values()))
+
     def load(self, saved: TimerMetricsSerializeWrapper) -> None:
         """Take in what was saved."""
         self._counts = dict(saved.timing_count)

@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from orbitmq import codes
+from orbitmq.broker.attributes import MESSAGE_TYPE, MIXED, TOPIC_ATTRIBUTES, altered
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.table import ConfigTable, TableChange
+from orbitmq.errors import BrokerError
 from orbitmq.names import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -22,6 +25,7 @@ from orbitmq.names import (
     OP_HALF_TOPIC,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    SYSTEM_TOPICS,
     TIMER_TOPIC,
     check_topic,
     is_system_topic,
@@ -43,6 +47,7 @@ UNIT_TOPIC = 1
 UNIT_SUB_TOPIC = 2
 """A bit of ``topic_sys_flag``: a group of a unit subscribes to it."""
 
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 _BENCHMARK_QUEUES = 1024
 _CLUSTER_TOPIC_QUEUES = 16
 
@@ -54,22 +59,29 @@ class TopicChange(TableChange, frozen=True):
 
 
 class TopicTable(ConfigTable[TopicConfig]):
-    """All topics, ``topics`` by name; ``on_change`` is called with each new or different one."""
+    """All topics, ``topics`` by name; ``on_change`` is called with those new or different."""
+
+    limit = "maxTopics"
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int], delay_levels: int) -> None:
         built_in = _built_in_topics(config, delay_levels)
         super().__init__({topic.topic_name: topic for topic in built_in}, now_ms, TopicChange)
-        self.on_change: Callable[[TopicConfig], None] = _ignore
+        self.on_change: Callable[[Iterable[TopicConfig]], None] = _ignore
         self._config = config
+        self.most = config.max_topics
         self.topics = self.entries
         self.get = self.topics.get
 
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on; the pattern of new topics follows them."""
-        before, self._config = _auto_create_topic(self._config), config
+        self.most = config.max_topics
+        before, self._config = self._config, config
         pattern = _auto_create_topic(config)
-        if pattern is not None and pattern != before:
+        if pattern is not None and pattern != _auto_create_topic(before):
             self.put(pattern)
+        if config.broker_permission != before.broker_permission:
+            self._set(config.cluster_name, self.topics[config.cluster_name])  # a new version
+            self.on_change(self.topics.values())
 
     def mended(self, entry: TopicConfig) -> TopicConfig:
         """A saved topic, with as many queues as one can have."""
@@ -85,13 +97,62 @@ class TopicTable(ConfigTable[TopicConfig]):
         )  # fmt: skip
         return msgspec.structs.replace(entry, read_queue_nums=read, write_queue_nums=write)
 
+    def system_topics(self) -> frozenset[str]:
+        """The topics that the broker keeps for itself (TopicValidator.getSystemTopicSet)."""
+        cluster = self._config.cluster_name
+        return SYSTEM_TOPICS | {cluster, self._config.broker_name, reply_topic(cluster)}
+
     def is_reserved(self, topic: str) -> bool:
         """Whether users may not create or delete ``topic``."""
-        return is_system_topic(topic) or topic in (
-            self._config.cluster_name,
-            self._config.broker_name,
-            reply_topic(self._config.cluster_name),
+        return is_system_topic(topic) or topic in self.system_topics()
+
+    def update(self, topics: Iterable[TopicConfig]) -> None:
+        """Create or change topics as an operator wants them, all or none.
+
+        Their attributes are changes of those that are there, with a sign before each name. Raises
+        IllegalNameError, or BrokerError for what no topic can be.
+        """
+        updated = {topic.topic_name: self._updated(topic) for topic in topics}
+        self.check_room(updated)
+        for topic in updated.values():
+            self.put(topic)
+
+    def _updated(self, topic: TopicConfig) -> TopicConfig:
+        """A topic as it is after an operator's change."""
+        name = topic.topic_name
+        self.check_free(name)
+        _check_settings(topic)
+        mixed = topic.attributes.get("+" + MESSAGE_TYPE) == MIXED
+        if mixed and not self._config.enable_mixed_message_type:
+            raise BrokerError(
+                codes.INVALID_PARAMETER,
+                f"topic {name} cannot take {MIXED} messages: enableMixedMessageType is false",
+            )
+        known = self.topics.get(name)
+        attributes = altered(
+            known.attributes if known else None, topic.attributes, TOPIC_ATTRIBUTES
         )
+        return msgspec.structs.replace(topic, attributes=attributes)
+
+    def check_free(self, topic: str) -> None:
+        """Raise IllegalNameError or BrokerError for a name that users may not take."""
+        check_topic(topic)
+        if self._config.validate_system_topics and self.is_reserved(topic):
+            raise BrokerError(
+                codes.INVALID_PARAMETER, f"topic {topic} is the broker's own: choose another name"
+            )
+
+    @property
+    def are_registered_singly(self) -> bool:
+        """Whether name servers are told of one changed topic at a time."""
+        return self._config.enable_single_topic_register
+
+    def announced(self, topic: TopicConfig) -> TopicConfig:
+        """A topic as name servers are told of it (BrokerController.registerBrokerAll)."""
+        permission = self._config.broker_permission
+        if permission & READ_WRITE == READ_WRITE:
+            return topic
+        return msgspec.structs.replace(topic, perm=topic.perm & permission)
 
     def put(self, topic: TopicConfig) -> None:
         """Create or change a topic."""
@@ -101,7 +162,7 @@ class TopicTable(ConfigTable[TopicConfig]):
                 topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm,
             )  # fmt: skip
             self._set(topic.topic_name, topic)
-            self.on_change(topic)
+            self.on_change([topic])
 
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Make those of ``topics`` ordered that are here (updateOrderTopicConfig)."""
@@ -166,6 +227,29 @@ class TopicTable(ConfigTable[TopicConfig]):
         return known
 
 
+def _check_settings(topic: TopicConfig) -> None:
+    """Raise BrokerError for numbers and types that no topic has."""
+    name = topic.topic_name
+    for queues in (topic.read_queue_nums, topic.write_queue_nums):
+        if not 0 <= queues <= MAX_QUEUES:
+            raise BrokerError(
+                codes.INVALID_PARAMETER,
+                f"topic {name} cannot have {queues} queues: 0 to {MAX_QUEUES}",
+            )
+    if not 0 <= topic.perm <= READ_WRITE | PERM_INHERIT:
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"topic {name} cannot have permission {topic.perm}: add up 4 (read), 2 (write) and "
+            "1 (inherit)",
+        )
+    if topic.topic_filter_type not in _FILTER_TYPES:
+        raise BrokerError(
+            codes.INVALID_PARAMETER,
+            f"there is no filter type {topic.topic_filter_type[:99]!r}: use "
+            f"{' or '.join(_FILTER_TYPES)}",
+        )
+
+
 def any_queue(topic: TopicConfig) -> int:
     """One of the queues of ``topic`` to write to."""
     return random.randrange(max(1, topic.write_queue_nums))  # noqa: S311 - it spreads the load
@@ -186,8 +270,12 @@ def _built_in_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfi
     topics = [
         topic(SELF_TEST_TOPIC, 1),
         topic(BENCHMARK_TOPIC, _BENCHMARK_QUEUES),
-        topic(config.cluster_name, _CLUSTER_TOPIC_QUEUES, inherited),
-        topic(config.broker_name, 1, inherited),
+        topic(
+            config.cluster_name,
+            _CLUSTER_TOPIC_QUEUES,
+            inherited if config.cluster_topic_enable else PERM_INHERIT,
+        ),
+        topic(config.broker_name, 1, inherited if config.broker_topic_enable else PERM_INHERIT),
         topic(OFFSET_MOVED_TOPIC, 1),
         topic(SCHEDULE_TOPIC, delay_levels),
         topic(reply_topic(config.cluster_name), 1),
@@ -213,5 +301,5 @@ def _auto_create_topic(config: BrokerConfig) -> TopicConfig | None:
     )
 
 
-def _ignore(_topic: TopicConfig) -> None:
+def _ignore(_topics: Iterable[TopicConfig]) -> None:
     """Nobody wants to know."""

@@ -8,15 +8,9 @@ MessageStoreConfig, NettyServerConfig, NettyClientConfig and AuthConfig, of 4.9.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class Section(NamedTuple):
-    """Keys that are alike: why nothing comes of them, and their defaults, a blank between two."""
-
-    reason: str
-    defaults: str
-
+from orbitmq.settings import Section
 
 UNUSED: Final = (
     Section(
@@ -173,7 +167,7 @@ UNUSED: Final = (
         usePIDColdCtrStrategy=true cgColdReadThreshold=3145728 globalColdReadThreshold=104857600
         enableScheduleMessageStats=true enableScheduleAsyncDeliver=false
         scheduleAsyncDeliverMaxPendingLimit=2000 scheduleAsyncDeliverMaxResendNum2Blocked=3
-        maxDelayTime=40 isEnableBatchPush=false enableBatchPush=false maxMsgsNumBatch=64
+        maxDelayTime=40 isEnableBatchPush=false enableBatchPush=false
         """,
     ),
     Section(
@@ -196,9 +190,9 @@ UNUSED: Final = (
         """
         fetchNameSrvAddrByDnsLookup=false registerBrokerTimeoutMills=24000 compressedRegister=false
         forceRegister=true registerNameServerPeriod=30000 updateNameServerAddrPeriod=120000
-        fetchNamesrvAddrInterval=10000 enableSingleTopicRegister=false
-        enableSplitRegistration=false splitRegistrationSize=800 enableSplitMetadata=true
-        splitMetadataSize=2000 cleanOfflineBrokerInterval=30000
+        fetchNamesrvAddrInterval=10000
+        enableSplitRegistration=false splitRegistrationSize=800
+        cleanOfflineBrokerInterval=30000
         """,
     ),
     Section(
@@ -250,15 +244,14 @@ UNUSED: Final = (
     Section(
         "what it sets is not here yet",
         """
-        brokerPermission=6 msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
-        brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
+        msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
+        waitTimeMillsInSendQueue=200
 
-        storeReplyMessageEnable=true maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
-        transactionOpBatchInterval=3000 validateSystemTopicWhenUpdateTopic=true
-        subscriptionExpiredTimeout=600000 enableMixedMessageType=false
-        clearRetryTopicWhenDeleteTopic=true allowRecallWhenBrokerNotWriteable=true
-        putMsgIndexHightWater=600000 messageIndexEnable=true
-        maxHashSlotNum=5000000 maxIndexNum=20000000 messageIndexSafe=false defaultQueryMaxNum=32
+        maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
+        transactionOpBatchInterval=3000 subscriptionExpiredTimeout=600000
+        allowRecallWhenBrokerNotWriteable=true
+        putMsgIndexHightWater=600000
+        messageIndexSafe=false
         timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
         timerEnableDisruptor=false timerEnableCheckMetrics=true timerInterceptDelayLevel=false
         disappearTimeAfterStart=-1
@@ -308,13 +301,9 @@ REFUSED: Final = (
         "storePathCommitLog= readOnlyCommitLogStorePaths=",
     ),
     Section(
-        "the topics named after the cluster and the broker are always there",
-        "clusterTopicEnable=true brokerTopicEnable=true",
-    ),
-    Section(
         "a consumer may pull, waits, and is told of changes in its group",
         """
-        longPollingEnable=true litePullMessageEnable=true rejectPullConsumerEnable=false
+        longPollingEnable=true litePullMessageEnable=true
         notifyConsumerIdsChangedEnable=true disableConsumeIfConsumerReadSlowly=false
         """,
     ),
@@ -344,22 +333,3 @@ FOLKLORE: Final = {
     "sendMessageTimeout",
 }
 """Keys that many files have and Apache's broker does not know: it takes no notice of them."""
-
-
-def _defaults(sections: tuple[Section, ...]) -> dict[str, str]:
-    pairs = (pair.partition("=")[::2] for section in sections for pair in section.defaults.split())
-    return dict(pairs)
-
-
-UNUSED_DEFAULTS: Final = _defaults(UNUSED)
-"""The keys of UNUSED with Apache's defaults."""
-REFUSED_DEFAULTS: Final = _defaults(REFUSED)
-"""The keys of REFUSED with the values that are allowed."""
-
-
-def reason(name: str) -> str:
-    """Why nothing comes of a key of UNUSED or REFUSED; "" for another."""
-    for section in (*UNUSED, *REFUSED):
-        if name in _defaults((section,)):
-            return section.reason
-    return "Apache's broker does not know it either" if name in FOLKLORE else ""

@@ -207,6 +207,10 @@ class ClientInstance(RemotingClient):
         if self._members.consumers.pop(group, None) is not None:
             await self._unregister(consumer_group=group)
 
+    def producer(self, group: str) -> RegisteredProducer | None:
+        """The registered producer of ``group``."""
+        return self._members.producers.get(group)
+
     def consumer(self, group: str) -> RegisteredConsumer | None:
         """The registered consumer of ``group``."""
         return self._members.consumers.get(group)

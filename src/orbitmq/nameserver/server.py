@@ -17,14 +17,17 @@ from orbitmq import codes
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, StoreError
+from orbitmq.live_settings import LiveSettings
 from orbitmq.names import ORDER_TOPIC_CONFIG
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.kv import SavedKVConfig
 from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
+from orbitmq.nameserver.settings import KEYS
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Answer, Dispatcher, Handler
-from orbitmq.net.server import IDLE_MS, Server
+from orbitmq.net.server import Server
 from orbitmq.net.tls import ServerTls
+from orbitmq.settings_requests import SettingsRequests
 from orbitmq.wire.bodies import Body, DataVersion, TopicRouteData
 from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import (
@@ -54,8 +57,6 @@ from orbitmq.wire.registration import (
 
 log = logging.getLogger("orbitmq.nameserver")
 
-SCAN_INTERVAL_MS: Final = 5_000
-"""How often silent brokers are looked for (NamesrvConfig.scanNotActiveBrokerInterval)."""
 _V4_9_4: Final = 401
 """The first version of Java's client that reads standard JSON only."""
 
@@ -63,9 +64,9 @@ _V4_9_4: Final = 401
 class NameServer:
     """A name server on a port of its own; ``routes`` is its state, a new one by default.
 
-    ``config`` holds from the next request on, ``kv`` has what operators keep in it. ``tls`` has it
-    speak TLS too, or only. Connections end that are idle for ``idle_ms``. All methods belong to the
-    running loop.
+    ``settings`` begin with ``config``, ``kv`` has what operators keep in it. ``tls`` has it speak
+    TLS too, or only. All methods belong to the running loop. Raises ConfigError when changed
+    settings that were kept cannot be taken.
     """
 
     def __init__(
@@ -75,10 +76,12 @@ class NameServer:
         *,
         config: NameServerConfig | None = None,
         tls: ServerTls | None = None,
-        idle_ms: int = IDLE_MS,
     ) -> None:
         self.routes = routes or RouteTable()
-        self.config = config or NameServerConfig()
+        config = config or NameServerConfig()
+        self.settings = LiveSettings(KEYS, config, clock.now_ms, kept_in=config.config_store_path)
+        self.settings.watch(self._renew)
+        self._settings_requests = SettingsRequests(self.settings, self._facts)
         self.kv = SavedKVConfig(self.config.kv_config_path)
         self._clock = clock
         self._scan: asyncio.TimerHandle | None = None
@@ -104,13 +107,20 @@ class NameServer:
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._settings_requests.change,
+            RequestCode.GET_NAMESRV_CONFIG: self._settings_requests.show,
         }
         self._server = Server(
             Dispatcher(handlers).dispatch,
             on_closed=self._disconnected,
             tls=tls,
-            idle_ms=idle_ms,
+            idle_ms=self.config.connection_idle_ms,
         )
+
+    @property
+    def config(self) -> NameServerConfig:
+        """The settings as they are now."""
+        return self.settings.current
 
     @property
     def port(self) -> int:
@@ -131,6 +141,7 @@ class NameServer:
         if self._scan is not None:
             self._scan.cancel()
         await self._server.close()
+        self._settings_requests.close()
         await self.kv.close()
 
     def expire_brokers(self) -> None:
@@ -149,7 +160,19 @@ class NameServer:
             self.hang_up_on_idle()
             self._scan_later()
 
-        self._scan = asyncio.get_running_loop().call_later(SCAN_INTERVAL_MS / 1000, scan)
+        if self._scan is not None:
+            self._scan.cancel()
+        seconds = self.config.scan_interval_ms / 1000
+        self._scan = asyncio.get_running_loop().call_later(seconds, scan)
+
+    def _renew(self, config: NameServerConfig) -> None:
+        """Go by these settings from now on."""
+        self._server.idle_ms = config.connection_idle_ms
+        self._scan_later()
+
+    def _facts(self) -> dict[str, str]:
+        """Settings that are known as it runs."""
+        return {"bindAddress": self._server.host, "listenPort": str(self._server.port)}
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

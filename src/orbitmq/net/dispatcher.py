@@ -58,6 +58,8 @@ def refusal(command: RemotingCommand, connection: Connection, error: Exception) 
     if code is None:
         log.error("%s from %s failed", what, connection.peer, exc_info=error)
         code, remark = codes.SYSTEM_ERROR, f"{what} failed: {type(error).__name__}: {error}"
+    elif code == codes.SYSTEM_BUSY:  # whoever is busy says so, once
+        log.debug("%s from %s is refused: %s", what, connection.peer, remark)
     elif command.is_oneway:
         log.warning("one-way %s from %s is refused: %s", what, connection.peer, remark)
     else:
@@ -83,6 +85,6 @@ def _code_of(error: Exception) -> int | None:
 def _not_supported(command: RemotingCommand, connection: Connection) -> bytes | None:
     what = describe_code(command.code)
     log.warning("%s from %s is not supported", what, connection.peer)
-    return encode_response(
-        command, codes.REQUEST_CODE_NOT_SUPPORTED, remark=f"{what} is not supported here"
-    )
+    why = codes.why_unsupported(command.code)
+    remark = f"{what} is not supported here" + (f": {why}" if why else "")
+    return encode_response(command, codes.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

@@ -11,6 +11,8 @@ from msgspec import Meta
 
 from orbitmq import codes
 from orbitmq.client.config import ClientConfig, ClientSettings, Count, CountOrZero, Millis
+from orbitmq.errors import ConfigError
+from orbitmq.producer.fault_strategy import LATENCY_MAX_MS, NOT_AVAILABLE_DURATION_MS
 from orbitmq.wire.compress import CompressionType
 
 
@@ -54,17 +56,79 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """The topic whose route an unknown topic starts with, where brokers create topics by need."""
     default_topic_queue_nums: Count = 4
     """How many queues a topic created so gets, at most."""
+    topics: tuple[str, ...] = ()
+    """Topics whose routes are fetched at the start, and kept: the brokers of these topics hear of
+    the producer before it sends anything, which lets them ask it about transactions of producers
+    that died."""
     max_in_flight: Count = 1024
     """Messages sent asynchronously and not answered yet, and callbacks not called yet; the next
     send waits (``backPressureForAsyncSendNum``; Java does not limit them unless told to)."""
     max_in_flight_bytes: Count = 100 * 1024 * 1024
     """The same in bytes of body (``backPressureForAsyncSendSize``)."""
+    auto_batch: bool = False
+    """Whether messages wait a little for others to the same queue or topic, with the same tag, and
+    go as one batch. Not those with a ``timeout``, a delay or a transaction, nor one-way."""
+    batch_max_delay_ms: Annotated[int, Meta(ge=1, le=30_000)] = 10
+    """How long they wait at most."""
+    batch_max_bytes: Annotated[int, Meta(ge=1, le=2 * 1024 * 1024)] = 32 * 1024
+    """A batch that has more than this leaves at once."""
+    total_batch_max_bytes: Count = 32 * 1024 * 1024
+    """While more than this is held back or on its way in such batches, messages go one by one."""
+    send_latency_fault_enable: bool = False
+    """Whether brokers that were slow or failed are left alone for a while
+    (sendLatencyFaultEnable, sendLatencyEnable)."""
+    latency_max_ms: tuple[CountOrZero, ...] = LATENCY_MAX_MS
+    """The latencies from which a broker is left alone, ascending; a failure counts as 10 s."""
+    not_available_duration_ms: tuple[CountOrZero, ...] = NOT_AVAILABLE_DURATION_MS
+    """For how long, for each of these latencies."""
+    start_detector_enable: bool = False
+    """Whether a broker that was not reached is left alone until it answers again, which is asked
+    every 3 s."""
+    detect_interval_ms: Millis = 2_000
+    """The least time between two such questions to a broker."""
+    detect_timeout_ms: Millis = 200
+    """How long its answer may take."""
     enable_trace: bool = False
     """Whether it tells the trace topic which messages it sent, when and how."""
     trace_topic: str | None = None
     """The trace topic. Default: ``RMQ_SYS_TRACE_TOPIC``."""
     trace_batch_size: Annotated[int, Meta(ge=1, le=20)] = 10
     """Messages told of in one message of that topic (traceMsgBatchNum)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.auto_batch and self.batch_max_delay_ms >= self.send_timeout_ms:
+            raise ConfigError(
+                "batch_max_delay_ms",
+                self.batch_max_delay_ms,
+                f"less than send_timeout_ms={self.send_timeout_ms}, which it is a part of",
+            )
+        if list(self.latency_max_ms) != sorted(self.latency_max_ms):
+            raise ConfigError("latency_max_ms", self.latency_max_ms, "ascending latencies")
+        if len(self.not_available_duration_ms) != len(self.latency_max_ms):
+            raise ConfigError(
+                "not_available_duration_ms",
+                self.not_available_duration_ms,
+                f"as many as latency_max_ms has: {len(self.latency_max_ms)}",
+            )
+        if self.start_detector_enable and not self.send_latency_fault_enable:
+            raise ConfigError(
+                "start_detector_enable",
+                self.start_detector_enable,
+                "it has no effect without send_latency_fault_enable=True",
+            )
+
+
+class TransactionProducerConfig(
+    ProducerConfig, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """What a producer of transactions has besides (Java's ``TransactionMQProducer``)."""
+
+    check_threads: Count = 1
+    """How many checks run at once, in threads or as tasks (checkThreadPoolMaxSize)."""
+    check_request_hold_max: Count = 2000
+    """How many checks may wait; further ones are left out, and the broker asks again
+    (checkRequestHoldMax)."""
 
 
 class ProducerSettings(ClientSettings, total=False):
@@ -82,8 +146,26 @@ class ProducerSettings(ClientSettings, total=False):
     compress_type: CompressionType
     create_topic_key: str
     default_topic_queue_nums: int
+    topics: tuple[str, ...]
     max_in_flight: int
     max_in_flight_bytes: int
+    auto_batch: bool
+    batch_max_delay_ms: int
+    batch_max_bytes: int
+    total_batch_max_bytes: int
+    send_latency_fault_enable: bool
+    latency_max_ms: tuple[int, ...]
+    not_available_duration_ms: tuple[int, ...]
+    start_detector_enable: bool
+    detect_interval_ms: int
+    detect_timeout_ms: int
     enable_trace: bool
     trace_topic: str | None
     trace_batch_size: int
+
+
+class TransactionProducerSettings(ProducerSettings, total=False):
+    """The keyword arguments a producer of transactions takes; see TransactionProducerConfig."""
+
+    check_threads: int
+    check_request_hold_max: int

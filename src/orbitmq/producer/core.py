@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from orbitmq.client.background import Background
 from orbitmq.client.config import make_config
 from orbitmq.client.core import ClientCore
 from orbitmq.client.instance import ClientInstance
@@ -23,12 +24,15 @@ from orbitmq.errors import (
     ClientStateError,
     IllegalNameError,
     InvalidMessageError,
+    OrbitMQError,
     RequestTimeoutError,
 )
 from orbitmq.message import Message, MessageQueue, SendResult
-from orbitmq.names import check_group
+from orbitmq.names import check_group, check_topic
+from orbitmq.producer.batching import Batching, Held
 from orbitmq.producer.checks import check_batch, check_queue
 from orbitmq.producer.config import ProducerConfig, ProducerSettings
+from orbitmq.producer.detector import Detector
 from orbitmq.producer.hooks import ProducerHooks
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing, prepare_batch, prepare_message
@@ -65,8 +69,10 @@ _LOOKS = 10
 class ProducerCore(ClientCore):
     """A producer without a face. Its coroutines run on the private loop, its functions do not."""
 
-    def __init__(self, group: str, settings: ProducerSettings) -> None:
-        self.config = make_config(ProducerConfig, settings)
+    def __init__(
+        self, group: str, settings: ProducerSettings, config: ProducerConfig | None = None
+    ) -> None:
+        self.config = config or make_config(ProducerConfig, settings)
         self.namespace = Namespace.of(self.config)
         group = self.namespace.wrap(group)
         check_group(group)
@@ -80,10 +86,16 @@ class ProducerCore(ClientCore):
             name_server=self.config.name_server or "",
             unit_mode=self.config.unit_mode,
         )
-        self._group = group
+        self.group = group
+        """Its group, as brokers know it."""
+        self._topics = tuple(map(self.namespace.wrap, self.config.topics))
+        for topic in self._topics:
+            check_topic(topic)
         self._wait_for_callbacks = True
         self._sender: Sender
         self._under_way: UnderWay
+        self._detecting: Background | None = None
+        self._batching: Batching | None = None
         self._callbacks_expected = False
         self._trace: TraceDispatcher | None = None
         if self.config.enable_trace:
@@ -109,7 +121,7 @@ class ProducerCore(ClientCore):
         """Join a client instance; does not wait for a name server to answer."""
         instance = await ClientInstance.obtain(self.config)
         try:
-            instance.register_producer(self._group, self)
+            instance.register_producer(self.group, self)
             if self._trace is not None:
                 await self._trace.start()
         except BaseException:
@@ -117,20 +129,44 @@ class ProducerCore(ClientCore):
             raise
         self.instance = instance
         self._sender = Sender(
-            self._group, instance, self.config, self.in_flight, self.namespace, self.hooks
+            self.group, instance, self.config, self.in_flight, self.namespace, self.hooks
         )
         self._under_way = UnderWay(
-            self._group, self._sender, self.thread, self.config.send_timeout_ms / 1000
+            self.group, self._sender, self.thread, self.config.send_timeout_ms / 1000
         )
+        self._detecting = self._detect()
+        if self.config.auto_batch:
+            self._batching = Batching(self._sender, self.config)
         # Longer than it takes: messages have their time, and then callbacks.
         self._not_at_exit = self.thread.at_exit(
-            self._under_way.end_at_exit, 3 * self.config.send_timeout_ms / 1000
+            self._end_at_exit, 3 * self.config.send_timeout_ms / 1000
         )
+
+    def _detect(self) -> Background | None:
+        config, faults = self.config, self._sender.faults
+        if faults is None or not config.start_detector_enable:
+            return None
+        detector = Detector(
+            faults,
+            self._sender,
+            interval_ms=config.detect_interval_ms,
+            timeout_ms=config.detect_timeout_ms,
+        )
+        return Background(detector.run(), "the detector of brokers")
 
     def started(self) -> None:
         """Begin heartbeats."""
-        self.instance.spawn(self.instance.heartbeat())
-        log.info("producer %s started as client %s", self._group, self.instance.client_id)
+        self.instance.spawn(self._greet_brokers())
+        log.info("producer %s started as client %s", self.group, self.instance.client_id)
+
+    async def _greet_brokers(self) -> None:
+        """Find the brokers of the topics it was told of, and tell all brokers of it."""
+        for topic in self._topics:
+            try:
+                await self.instance.topic_route(topic)
+            except OrbitMQError as error:
+                log.warning("the route of topic %s is not known yet: %s", topic, error)
+        await self.instance.heartbeat()
 
     async def shutdown(self, *, wait_for_callbacks: bool = True) -> None:
         """Wait for the outcome of what is on its way, then leave the brokers.
@@ -141,16 +177,25 @@ class ProducerCore(ClientCore):
         self._wait_for_callbacks = wait_for_callbacks
         await super().shutdown()
 
+    async def _end_at_exit(self) -> None:
+        if self._batching is not None:
+            self._batching.flush()
+        await self._under_way.end_at_exit()
+
     async def take_down(self) -> None:
         """Send nothing more, and wait."""
         self.lifecycle.begin_shutdown()
+        if self._batching is not None:
+            self._batching.flush()
         await self._under_way.end(with_callbacks=self._wait_for_callbacks)
         self._not_at_exit()
+        if self._detecting is not None:
+            await self._detecting.stop()
         if self._trace is not None:
             await self._trace.shutdown()
-        await self.instance.unregister_producer(self._group)
+        await self.instance.unregister_producer(self.group)
         await self.instance.release()
-        log.info("producer %s shut down", self._group)
+        log.info("producer %s shut down", self.group)
 
     def loop_ends(self, error: ClientStateError) -> None:
         """What is still on its way has this error as its outcome."""
@@ -159,8 +204,8 @@ class ProducerCore(ClientCore):
     # What the instance asks
 
     def topics(self) -> Iterable[str]:
-        """The topics it sends to."""
-        return self._sender.routes.topics()
+        """The topics it sends to, or was told of."""
+        return {*self._topics, *self._sender.routes.topics()}
 
     def route_changed(self, topic: str, route: TopicRouteData) -> None:
         """Take over a route."""
@@ -181,11 +226,21 @@ class ProducerCore(ClientCore):
         return max(0.0, deadline.at - self.instance.clock.monotonic())
 
     def prepare(
-        self, message: Messages, selector: QueueSelector | None, queue: MessageQueue | None
+        self,
+        message: Messages,
+        selector: QueueSelector | None,
+        queue: MessageQueue | None,
+        *,
+        hold: bool = False,
     ) -> Outgoing:
-        """Check the message or batch, and what is said of its queue, and encode it."""
+        """Check the message or batch, and what is said of its queue, and encode it.
+
+        With ``hold`` a message may wait for others, where the producer does that.
+        """
         if isinstance(message, Message):
-            outgoing = prepare_message(message, self.config, self.namespace)
+            batching = self._batching
+            hold = hold and batching is not None and batching.has_room
+            outgoing = prepare_message(message, self.config, self.namespace, hold=hold)
         else:
             placed = selector is not None or queue is not None
             outgoing = prepare_batch(message, self.config, self.namespace, placed=placed)
@@ -251,7 +306,7 @@ class ProducerCore(ClientCore):
         timeout_ms = max(1, round(self.time_left(deadline) * 1000))
         check_recall(topic, handle)
         topic = self.namespace.wrap(topic)
-        return await recall(self.instance, self._group, topic, handle, timeout_ms)
+        return await recall(self.instance, self.group, topic, handle, timeout_ms)
 
     def select(
         self,
@@ -278,13 +333,20 @@ class ProducerCore(ClientCore):
         *,
         retries: int = 0,
         oneway: bool = False,
-    ) -> Sending:
+    ) -> Posted:
         """A message ready to be handed to the private loop; its outcome goes to ``sink``."""
+        if queue is not None:
+            queue = self.namespace.wrap_queue(queue)
+        batching, member = self._batching, outgoing.member
+        if member is not None and batching is not None:
+            return Held(
+                batching, outgoing, member, sink, queue=queue, deadline=deadline, retries=retries
+            )
         return Sending(
             self._sender,
             outgoing,
             sink,
-            queue=None if queue is None else self.namespace.wrap_queue(queue),
+            queue=queue,
             deadline=deadline,
             retries=retries,
             oneway=oneway,
@@ -296,7 +358,7 @@ class ProducerCore(ClientCore):
         """A request ready to be handed over; its reply goes to ``sink``."""
         retries = self.config.retry_times_when_send_async_failed
 
-        def make_sending(sink: Sink, deadline: Deadline) -> Sending:
+        def make_sending(sink: Sink, deadline: Deadline) -> Posted:
             return self.sending(outgoing, sink, queue, deadline, retries=retries)
 
         return Request(

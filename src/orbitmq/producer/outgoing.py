@@ -8,7 +8,7 @@ its topic's name within the namespace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -24,12 +24,24 @@ from orbitmq.producer.timers import has_timer, timer_property
 from orbitmq.wire import properties as property_names
 from orbitmq.wire.compress import compress
 from orbitmq.wire.ids import create_unique_id
-from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, REPLY, join_properties
+from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, REPLY, find_property, join_properties
 from orbitmq.wire.record import encode_batch
 from orbitmq.wire.send_request import json_text
 
 _SEND: Final = RequestCode.SEND_MESSAGE_V2
 _REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
+
+
+class Member(NamedTuple):
+    """What a message is within a batch, besides what an Outgoing tells."""
+
+    properties: bytes
+    """In stored form."""
+    batch_size: int
+    """The bytes it takes there."""
+    tags: str | None
+    wait: str
+    """Its property WAIT, which a batch has one of."""
 
 
 class Outgoing(NamedTuple):
@@ -49,6 +61,8 @@ class Outgoing(NamedTuple):
     """What the user gave, where hooks are to see it."""
     correlation_id: str | None = None
     """What its reply is known by, if it asks for one."""
+    member: Member | None = None
+    """What it is in a batch, if it may wait for one."""
 
 
 def prepare_message(
@@ -56,8 +70,13 @@ def prepare_message(
     config: ProducerConfig,
     namespace: Namespace,
     own: Mapping[str, str] | None = None,
+    *,
+    hold: bool = False,
 ) -> Outgoing:
     """Check ``message`` and make it ready; ``own`` are properties that RocketMQ itself sets.
+
+    With ``hold`` it is made ready to wait for a batch too, if it is one that may, and is not
+    compressed then, as no batch is.
 
     Raises IllegalNameError for its topic, InvalidMessageError for anything else.
     """
@@ -70,8 +89,10 @@ def prepare_message(
         properties.update(own)
     if namespace.name is not None:
         properties[property_names.INSTANCE_ID] = namespace.name
+    stored = _stored(properties, topic)
+    member = _member(message, body, properties, stored) if hold else None
     sys_flag = 0
-    if len(body) >= config.compress_over_bytes:
+    if len(body) >= config.compress_over_bytes and member is None:
         compressed = compress(body, config.compress_level, config.compress_type)
         # Java sends what is compressed even where it has grown, and may be over the limit then.
         if len(compressed) < len(body):
@@ -80,12 +101,13 @@ def prepare_message(
     return Outgoing(
         topic,
         body,
-        json_text(_stored(properties, topic)),
+        json_text(stored),
         sys_flag,
         message.flag,
         message_id,
         message.sharding_key or None,
         _REPLY if properties.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
+        member=member,
     )
 
 
@@ -125,11 +147,69 @@ def prepare_batch(
     if len(body) > config.max_message_size:
         raise InvalidMessageError(
             f"the batch of {len(items)} messages takes {len(body)} bytes, over "
-            f"max_message_size={config.max_message_size}: send it in smaller batches"
+            f"max_message_size={config.max_message_size}: send what split_batch(messages, "
+            f"{config.max_message_size}) makes of them, one after the other"
         )
     own = {property_names.UNIQ_KEY: create_unique_id(), _WAIT: _wait_property(first)}
     if namespace.name is not None:
         own[property_names.INSTANCE_ID] = namespace.name
+    return _batch(topic, body, own, ids, sharding_key)
+
+
+def join_batch(members: Sequence[tuple[Outgoing, Member]]) -> Outgoing:
+    """Messages that were made ready to wait, of one topic and to one queue, as one batch."""
+    outgoing, member = members[0]
+    own = {property_names.UNIQ_KEY: create_unique_id(), _WAIT: member.wait}
+    if member.tags:
+        own[property_names.TAGS] = member.tags
+    instance_id = find_property(member.properties, property_names.INSTANCE_ID)
+    if instance_id is not None:
+        own[property_names.INSTANCE_ID] = instance_id
+    body = encode_batch((each.flag, each.body, part.properties) for each, part in members)
+    given = [each.given for each, _ in members if isinstance(each.given, Message)]
+    batch = _batch(
+        outgoing.topic,
+        body,
+        own,
+        [each.message_id for each, _ in members],
+        outgoing.sharding_key,
+    )
+    return batch._replace(given=given) if len(given) == len(members) else batch
+
+
+def split_batch(
+    messages: Iterable[Message], max_bytes: int = 4 * 1024 * 1024
+) -> Iterator[list[Message]]:
+    """``messages`` in their order, cut into lists that each fit into a batch of ``max_bytes``.
+
+    The default is a producer's ``max_message_size``, and what brokers take. Lists are made one by
+    one as they are asked for, so ``messages`` may be endless. Raises InvalidMessageError for a
+    message that does not fit alone.
+    """
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        check_message(message)
+        properties, _ = _properties_of(message)
+        length = _BATCH_HEAD + len(message.body) + len(_stored(properties, message.topic).encode())
+        if length > max_bytes:
+            raise InvalidMessageError(
+                f"a message to {message.topic!r} takes {length} bytes in a batch, over "
+                f"max_bytes={max_bytes}: send it by itself, or make it smaller"
+            )
+        if size + length > max_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += length
+    if batch:
+        yield batch
+
+
+def _batch(
+    topic: str, body: bytes, own: dict[str, str], ids: Sequence[str], sharding_key: str | None
+) -> Outgoing:
+    """A batch; ``own`` are its own properties, besides those of its messages."""
     return Outgoing(
         topic,
         body,
@@ -140,6 +220,31 @@ def prepare_batch(
         sharding_key,
         RequestCode.SEND_BATCH_MESSAGE,
     )
+
+
+_BATCH_HEAD: Final = 22
+"""What a message takes in a batch besides its body and properties."""
+_SENT_ALONE: Final = {
+    property_names.DELAY,
+    property_names.TIMER_DELAY_SEC,
+    property_names.TIMER_DELAY_MS,
+    property_names.TIMER_DELIVER_MS,
+    property_names.PRODUCER_GROUP,
+    property_names.TRANSACTION_PREPARED,
+    property_names.MESSAGE_TYPE,
+}
+"""Properties of messages that do not wait for others (DefaultMQProducer.canBatch)."""
+
+
+def _member(
+    message: Message, body: bytes, properties: dict[str, str], stored: str
+) -> Member | None:
+    """What the message is in a batch; None for one that goes by itself."""
+    if not _SENT_ALONE.isdisjoint(properties) or message.topic.startswith(names.RETRY_PREFIX):
+        return None
+    text = stored.encode()
+    size = _BATCH_HEAD + len(body) + len(text)
+    return Member(text, size, message.tags or None, properties[_WAIT])
 
 
 _WAIT = property_names.WAIT

@@ -51,6 +51,18 @@ class PublishInfo:
         self._next = position + 1
         return self.queues[position % len(self.queues)]
 
+    def select_among(self, brokers: AbstractSet[str], *, anew: bool) -> MessageQueue:
+        """The next queue in turn of one of ``brokers``; with ``anew`` the turn starts anywhere."""
+        if anew:
+            self._next = random.randrange(len(self.queues))  # noqa: S311 - not a secret
+        count = len(self.queues)
+        for _ in range(count):
+            queue = self.queues[self._next % count]
+            self._next += 1
+            if queue.broker_name in brokers:
+                return queue
+        return self.select()
+
     def replaced_by(self, queues: Sequence[MessageQueue]) -> PublishInfo:
         """The same turn over other queues."""
         return PublishInfo(queues, self._next)

@@ -21,8 +21,7 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import InvalidMessageError, OrbitMQError, ReplyTimeoutError, WireError
 from orbitmq.message import Message, SendResult
 from orbitmq.net.connection import Connection
-from orbitmq.producer.sender import Deadline, Sender, Sink
-from orbitmq.producer.sending import Sending
+from orbitmq.producer.sender import Deadline, Posted, Sender, Sink
 from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.message_view import MessageView
 from orbitmq.wire.properties import (
@@ -148,7 +147,7 @@ class Request:
         self,
         sender: Sender,
         requests: Requests,
-        make_sending: Callable[[Sink, Deadline], Sending],
+        make_sending: Callable[[Sink, Deadline], Posted],
         sink: Sink,
         *,
         topic: str,

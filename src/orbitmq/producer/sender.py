@@ -16,6 +16,7 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import OrbitMQError
 from orbitmq.message import SendResult
 from orbitmq.producer.config import ProducerConfig
+from orbitmq.producer.fault_strategy import FaultStrategy
 from orbitmq.producer.hooks import ProducerHooks
 from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing
@@ -106,6 +107,7 @@ class Sender:
         self.hooks = hooks
         self.routes = PublishRoutes(instance, config)
         self.unreachable = UnreachableBrokers()
+        self.faults = fault_strategy(config)
         self.loop = asyncio.get_running_loop()
         self.failed = 0
         """Messages whose outcome was an error."""
@@ -147,3 +149,14 @@ class Sender:
         self.abandoned = error
         for sending in list(self.pending):
             sending.abandon(error)
+
+
+def fault_strategy(config: ProducerConfig) -> FaultStrategy | None:
+    """What a producer with these settings knows of its brokers; None where it is not asked to."""
+    if not config.send_latency_fault_enable:
+        return None
+    return FaultStrategy(
+        config.latency_max_ms,
+        config.not_available_duration_ms,
+        detector=config.start_detector_enable,
+    )

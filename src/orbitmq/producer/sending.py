@@ -26,6 +26,7 @@ from orbitmq.errors import (
 )
 from orbitmq.message import MessageQueue, SendResult, SendStatus
 from orbitmq.net.connection import Connection
+from orbitmq.producer.fault_strategy import FaultStrategy
 from orbitmq.producer.hooks import CommunicationMode, SendMessageContext, Sent
 from orbitmq.producer.outgoing import Outgoing
 from orbitmq.producer.publish import PublishInfo
@@ -65,6 +66,7 @@ class Sending:
         "_queue",
         "_refusal",
         "_sender",
+        "_sent_at",
         "_sink",
         "_stored",
         "_target",
@@ -101,6 +103,7 @@ class Sending:
         self._target: MessageQueue
         self._stored: SendResult | None = None
         self._context: SendMessageContext | None = None
+        self._sent_at: float
         self._finished = False
 
     def start(self) -> None:
@@ -160,6 +163,11 @@ class Sending:
         if outgoing.sharding_key is not None:
             return info.queues[abs(_hash(outgoing.sharding_key)) % len(info.queues)]
         avoid = self._sender.unreachable.refused
+        faults = self._sender.faults
+        if faults is not None:
+            now = self._sender.instance.clock.monotonic() * 1000
+            chosen = faults.choose(info.brokers, self._broker, now)
+            return info.select_among(chosen - avoid or chosen, anew=self._broker is not None)
         if self._broker is not None and not info.brokers <= avoid | {self._broker}:
             avoid |= {self._broker}
         return info.select(avoid)
@@ -178,7 +186,8 @@ class Sending:
         sender = self._sender
         outgoing = self._outgoing
         queue = self._target
-        left_ms = int((self.deadline.at - sender.instance.clock.monotonic()) * 1000)
+        now = self._sent_at = sender.instance.clock.monotonic()
+        left_ms = int((self.deadline.at - now) * 1000)
         if left_ms <= 0:
             self._timed_out()
             return
@@ -223,6 +232,8 @@ class Sending:
     def _answered(self, answer: RemotingCommand | NetworkError) -> None:
         if self._finished:
             return
+        if self._sender.faults is not None:
+            self._note(self._sender.faults, answer)
         if isinstance(answer, NetworkError):
             self._attempt_failed(self._explain(answer))
             return
@@ -267,6 +278,17 @@ class Sending:
             header.recall_handle,
         )
 
+    def _note(self, faults: FaultStrategy, answer: RemotingCommand | NetworkError) -> None:
+        """Note how the broker did (DefaultMQProducerImpl.updateFaultItem)."""
+        broker = self._target.broker_name
+        now = self._sender.instance.clock.monotonic()
+        if isinstance(answer, NetworkError):
+            faults.unreachable(broker, now * 1000)
+        elif answer.code in _STORED:
+            faults.answered(broker, (now - self._sent_at) * 1000, now * 1000)
+        else:
+            faults.refused(broker, now * 1000)
+
     # Hooks
 
     def _pass_hooks(self, given: Sent) -> bool:
@@ -304,6 +326,8 @@ class Sending:
             self._fail(error)
             return
         self._refusal = error
+        if self._sender.faults is not None:
+            self._note(self._sender.faults, error)
         self._sender.unreachable.add(self._target.broker_name, error)
         self._next_attempt()
 

@@ -31,7 +31,7 @@ class BlockingSends:
         """Send, and wait for the outcome."""
         core = self._core
         deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue)
+        outgoing = core.prepare(message, selector, queue, hold=timeout is None)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
         waiter: Waiter[SendResult] = Waiter()
@@ -51,7 +51,7 @@ class BlockingSends:
         """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are under way."""
         core = self._core
         deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue)
+        outgoing = core.prepare(message, selector, queue, hold=timeout is None)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
         retries = core.config.retry_times_when_send_async_failed

@@ -8,6 +8,7 @@ never be read as records: not now, and not after a crash.
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import struct
 import zlib
@@ -51,6 +52,7 @@ class CommitLog:
 
     def __init__(self, ops: FileOps, directory: Path, segment_size: int) -> None:
         self._ops = ops
+        self._advice = mmap.MADV_NORMAL
         self.directory: Final = directory
         self._size = segment_size
         bases = list_segments(directory, segment_size, "commit-log file", "mapped_file_size")
@@ -75,6 +77,12 @@ class CommitLog:
     def segments(self) -> list[Segment]:
         """The files, oldest first, in a list of the caller's own."""
         return self._segments.copy()
+
+    def set_read_ahead(self, *, enabled: bool) -> None:
+        """Whether the system reads on ahead of what is read (CommitLog.scanFileAndSetReadMode)."""
+        self._advice = mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM
+        for segment in self.segments:
+            segment.advise(self._advice)
 
     def stage(self, draft: Draft, queue_offset: int, store_timestamp: int) -> int:
         """Give ``draft`` its place and encode it; its record ends at ``staged_end``.
@@ -144,6 +152,7 @@ class CommitLog:
         if self._segments and start < self._segments[-1].end:
             return self._segments[-1]
         segment = Segment.create(self._ops, self.directory, start - start % self._size, self._size)
+        segment.advise(self._advice)
         with self._listing:
             self._segments = [*self._segments, segment]
         return segment

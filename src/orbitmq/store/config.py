@@ -13,6 +13,8 @@ from orbitmq.store.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 _MIN_MAPPED_FILE_SIZE: Final = 1024
 _MAX_FILE_SIZE: Final = 2**31 - 1
 _UNIT_SIZE: Final = 20
+_MAX_INDEX_PART: Final = 80_000_000
+_MAX_QUERY: Final = 4096
 _MAX_TIMER_SLOTS: Final = 7 * 24 * 3600 - 60
 _TIMER_PRECISIONS: Final = (100, 200, 500, 1000)
 
@@ -108,6 +110,18 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     delete_file_batch_max: int = 10
     """The most commit-log files deleted at a time (deleteFileBatchMax)."""
 
+    message_index_enable: bool = True
+    """Whether messages can be found by their keys: an index is kept (messageIndexEnable)."""
+    max_hash_slot_num: int = 5_000_000
+    """Hash slots of an index file, each of 4 bytes (maxHashSlotNum)."""
+    max_index_num: int = 20_000_000
+    """Entries of an index file, each of 20 bytes; an index of files of another size is made anew
+    (maxIndexNum)."""
+    default_query_max_num: int = 32
+    """How many messages a query by unique key gives (defaultQueryMaxNum)."""
+    max_msgs_num_batch: int = 64
+    """The most messages a query by key gives, whatever it asks for (maxMsgsNumBatch)."""
+
     def __post_init__(self) -> None:
         _check("mapped_file_size", self.mapped_file_size, _MIN_MAPPED_FILE_SIZE, _MAX_FILE_SIZE)
         _check("consume_queue_units", self.consume_queue_units, 1, _MAX_FILE_SIZE // _UNIT_SIZE)
@@ -132,6 +146,10 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("delete_log_files_interval_ms", "delete_queue_files_interval_ms"):
             _check(name, getattr(self, name), 0, _MAX_FILE_SIZE)
         _check("delete_file_batch_max", self.delete_file_batch_max, 1, _MAX_FILE_SIZE)
+        _check("max_hash_slot_num", self.max_hash_slot_num, 1, _MAX_INDEX_PART)
+        _check("max_index_num", self.max_index_num, 2, _MAX_INDEX_PART)
+        _check("default_query_max_num", self.default_query_max_num, 1, _MAX_QUERY)
+        _check("max_msgs_num_batch", self.max_msgs_num_batch, 1, _MAX_QUERY)
         DelayLevels(self.delay_levels)
         parse_hours(self.delete_when)
 

@@ -12,28 +12,24 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from weakref import WeakSet
 
 import msgspec
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.errors import CorruptStoreError, DiskFullError, InvalidMessageError, StoreError
+from orbitmq.errors import DiskFullError, InvalidMessageError, StoreError
 from orbitmq.names import SCHEDULE_TOPIC
-from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.cleaner import Cleaner
-from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT, ConsumeQueue, QueueUnit, first_index
-from orbitmq.store.damage import broken_files, mend
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
 from orbitmq.store.flusher import Dispatched, QueueFlusher
 from orbitmq.store.log_flusher import FlushCallback, LogFlusher
+from orbitmq.store.opening import StoreParts, open_parts
 from orbitmq.store.pull import GetResult, get_messages
-from orbitmq.store.queue_table import QueueTable
-from orbitmq.store.recovery import Recovered, recover
 from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, PAIR_SEPARATOR
 from orbitmq.wire.record import TRANSACTION_PREPARED, Draft, record_size
 
@@ -68,27 +64,17 @@ WriteListener: TypeAlias = Callable[[Sequence[StagedMessage]], None]
 """Called with all that one write() wrote, in the order of the log; it must not change it."""
 
 
-class _Parts(NamedTuple):
-    """What a store is made of, once recovery has brought it into agreement."""
-
-    config: StoreConfig
-    log: CommitLog
-    table: QueueTable
-    checkpoint: Checkpoint
-    recovered: Recovered
-
-
 class MessageStore:
     """A store directory in use: made by open(), given back by close().
 
     All methods belong to one thread. ``directory`` is the store directory, ``config`` its
     settings, ``cleaner`` what deletes old messages and looks after the disk, ``damages`` what
-    opening passed over in the log. In a forked child it is closed, without a change to the
-    directory.
+    opening passed over in the log, ``key_index`` where messages are found by their keys; None: not
+    here (message_index_enable). In a forked child it is closed, without a change to the directory.
     """
 
     def __init__(
-        self, directory: StoreDirectory, parts: _Parts, clock: Clock, ops: FileOps
+        self, directory: StoreDirectory, parts: StoreParts, clock: Clock, ops: FileOps
     ) -> None:
         self.directory: Final = directory.root
         self._directory = directory
@@ -117,6 +103,10 @@ class MessageStore:
         self.cleaner: Final = Cleaner(
             parts.log, parts.table, self._queue_flusher, parts.config, clock, ops
         )
+        self.key_index: Final = parts.key_index
+        if self.key_index is not None:
+            self.cleaner.add_listener(self.key_index.delete_before)
+            self.add_write_listener(self.key_index.written)
         self.renew(parts.config)
         _OPEN.add(self)
 
@@ -137,13 +127,15 @@ class MessageStore:
         with ExitStack() as undo:
             undo.callback(place.release)
             try:
-                parts = _recovered(place, config or StoreConfig(), ops, undo)
+                parts = open_parts(place, config or StoreConfig(), clock, ops, undo)
             except OSError as error:
                 raise store_error(error, directory, "open the store") from error
             undo.pop_all()
         store = cls(place, parts, clock, ops)
         store._log_flusher.start()
         store._queue_flusher.start()
+        if store.key_index is not None:
+            store.key_index.start()
         store.cleaner.start()
         if parts.checkpoint.mark is None and parts.log.end > parts.log.min_offset:
             store._queue_flusher.request_mark()  # or a crash now would cost a whole reading again
@@ -165,6 +157,8 @@ class MessageStore:
                 self.cleaner.stop()
                 self._queue_flusher.stop()
                 self._log_flusher.stop()
+                if self.key_index is not None:
+                    self.key_index.stop()
             self._queue_flusher.flush(renew_mark=True)
             self._directory.mark_clean()
         except OSError as error:
@@ -341,6 +335,10 @@ class MessageStore:
 
     # Reading
 
+    def set_read_ahead(self, *, enabled: bool) -> None:
+        """Whether the system is to read on ahead of what is read of the commit log, as it does."""
+        self._log.set_read_ahead(enabled=enabled)
+
     def get_messages(
         self,
         topic: str,
@@ -449,37 +447,6 @@ class MessageStore:
     def flush_failure(self) -> StoreError | None:
         """Why the disk does not have all that is stored; None while flushing works."""
         return self._log_flusher.failure
-
-
-def _recovered(place: StoreDirectory, config: StoreConfig, ops: FileOps, undo: ExitStack) -> _Parts:
-    checkpoint = Checkpoint(ops, place.checkpoint)
-    log_size = config.mapped_file_size
-    broken = broken_files(place.commit_log, log_size, checkpoint.log_file_size)
-    if broken:
-        checkpoint.forget_mark()
-        place.mark_in_use(ops)  # the next opening after a crash is to read the whole log too
-        mend(ops, place.commit_log, broken, log_size)
-    log = CommitLog(ops, place.commit_log, log_size)
-    undo.callback(log.close)
-    table = QueueTable(ops, place.consume_queue, config.consume_queue_units)
-    undo.callback(table.close)
-    place.mark_in_use(ops)
-    try:
-        recovered = recover(
-            log,
-            table,
-            checkpoint,
-            config,
-            clean=place.was_clean,
-            own_from=place.own_from,
-            mended=bool(broken),
-        )
-    except CorruptStoreError:
-        if place.was_clean:  # it still is, and the next open must know
-            place.mark_clean()
-        raise
-    place.mark_own(log.end)
-    return _Parts(config, log, table, checkpoint, recovered)
 
 
 def _tell(listener: ArrivalListener, staged: list[StagedMessage]) -> None:

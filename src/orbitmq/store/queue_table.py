@@ -35,6 +35,7 @@ class QueueTable:
         self._file_units = file_units
         self.damaged: Final[list[tuple[Path, CorruptStoreError]]] = []
         self._open_files = OpenFiles(descriptors.queue_files())
+        self._ids: dict[str, list[int]] = {}  # of each topic's queues
         self._gone: set[Path] = set()  # directories of topics and queues, still to be removed
         for topic in _directories(directory):
             for queue in _directories(topic):
@@ -68,6 +69,7 @@ class QueueTable:
                 begins_anew=self._is_going(directory),
             )
             self.queues[topic, queue_id] = queue
+            self._ids.setdefault(topic, []).append(queue_id)
         return queue
 
     def all(self) -> list[ConsumeQueue]:
@@ -109,7 +111,7 @@ class QueueTable:
 
     def remove_topic(self, topic: str) -> bool:
         """Forget a topic's queues; whether there were any. The next flush removes their files."""
-        removed = [queue for (name, _), queue in self.queues.items() if name == topic]
+        removed = [self.queues[topic, queue_id] for queue_id in self._ids.get(topic, ())]
         if removed:
             self._gone.add(self.directory / topic)  # before a queue of that name is made anew
         for queue in removed:
@@ -137,6 +139,10 @@ class QueueTable:
         queue.removed = True
         queue.close_files()
         del self.queues[queue.topic, queue.queue_id]
+        ids = self._ids[queue.topic]
+        ids.remove(queue.queue_id)
+        if not ids:
+            del self._ids[queue.topic]
 
     def _is_going(self, directory: Path) -> bool:
         gone = self._gone

@@ -143,6 +143,7 @@ class Segment:
         self._opening = Lock()
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
+        self._advice = mmap.MADV_NORMAL
 
     @classmethod
     def create(cls, ops: FileOps, directory: Path, base: int, size: int) -> Segment:
@@ -170,8 +171,15 @@ class Segment:
         """The whole file, read-only; what is written appears in it."""
         if self._view is None:
             self._map = self._mapped()
+            self._map.madvise(self._advice)
             self._view = memoryview(self._map)
         return self._view
+
+    def advise(self, advice: int) -> None:
+        """Tell the system how the file will be read: an advice of madvise."""
+        self._advice = advice
+        if self._map is not None:
+            self._map.madvise(advice)
 
     def _mapped(self) -> mmap.mmap:
         """The file's mapping, which keeps a descriptor of its own: a second is for writing only."""

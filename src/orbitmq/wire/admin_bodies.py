@@ -119,3 +119,35 @@ class QuerySubscriptionResponseBody(Body, frozen=True):
     group: str
     topic: str
     subscription_data: SubscriptionData | None = None
+
+
+# Consume queues: 321
+
+
+class ConsumeQueueData(Body, frozen=True):
+    """One entry of a consume queue: where the message is, its size, its tags code.
+
+    The rest belongs to the extended entries of a broker with enableConsumeQueueExt.
+    """
+
+    physic_offset: int
+    physic_size: int
+    tags_code: int
+    extend_data_json: str | None = None
+    bit_map: str | None = None
+    eval: bool = False
+    msg: str | None = None
+
+
+class QueryConsumeQueueResponseBody(Body, frozen=True):
+    """Entries of a consume queue, which has those from ``min_queue_index`` to ``max_queue_index``.
+
+    ``subscription_data`` and ``filter_data`` (JSON, or why there is none) are those of the group
+    that was named.
+    """
+
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
+    queue_data: list[ConsumeQueueData] = []
+    max_queue_index: int = 0
+    min_queue_index: int = 0

@@ -359,18 +359,21 @@ class TopicStatsTable(Body, frozen=True):
     topic_put_tps: float = 0.0
 
 
-class _QueueFields(msgspec.Struct, rename="camel"):
+class QueueFields(msgspec.Struct, rename="camel"):
+    """A queue as JSON has it."""
+
     topic: str
     broker_name: str
     queue_id: int
 
     def queue(self) -> MessageQueue:
+        """The queue itself."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
 
 def _queue_of(key: object) -> MessageQueue:
     """A queue from a key of the dialect."""
-    return msgspec.convert(key, _QueueFields, strict=False).queue()
+    return msgspec.convert(key, QueueFields, strict=False).queue()
 
 
 def _from_json(wanted: type, value: object) -> object:
@@ -378,7 +381,7 @@ def _from_json(wanted: type, value: object) -> object:
     if wanted is not MessageQueues:
         raise TypeError(f"no rule for {wanted}")
     try:
-        queues = msgspec.convert(value, list[_QueueFields], strict=False)
+        queues = msgspec.convert(value, list[QueueFields], strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None  # to which msgspec adds the name of the field
     return MessageQueues(fields.queue() for fields in queues)

@@ -340,10 +340,14 @@ class TopicCountResponseHeader(Header):
 
 
 class DeleteSubscriptionGroupRequestHeader(Header):
-    """DELETE_SUBSCRIPTIONGROUP (207); ``clean_offset`` also drops what the group committed."""
+    """DELETE_SUBSCRIPTIONGROUP (207).
+
+    ``clean_offset`` also drops what the group committed; before 5 it is named ``remove_offset``.
+    """
 
     group_name: str
     clean_offset: bool = False
+    remove_offset: bool = False
 
 
 # What an operator asks of a broker about consumers, and what the broker then asks of these
@@ -415,6 +419,46 @@ class GetConsumeStatsRequestHeader(Header):
     consumer_group: str
     topic: str | None = None
     topic_list: str | None = None
+    bname: str | None = None
+
+
+class QueryMessageRequestHeader(Header):
+    """QUERY_MESSAGE (12): messages of ``topic`` with ``key``, stored in a time, ms.
+
+    ``unique_key_query`` is "true" when ``key`` is a unique key. ``index_type`` (5.4 on) is ``K``
+    for keys, ``U`` for unique keys and ``T`` for tags; ``last_key`` means something to the RocksDB
+    index alone.
+    """
+
+    topic: str
+    key: str
+    max_num: Int
+    begin_timestamp: Long
+    end_timestamp: Long
+    index_type: str | None = None
+    last_key: str | None = None
+    unique_key_query: str | None = msgspec.field(default=None, name="_UNIQUE_KEY_QUERY")
+    bname: str | None = None
+
+
+class QueryMessageResponseHeader(Header):
+    """The answer to 12: the newest message in the key index, its store time in ms and its offset.
+
+    Both are 0 when nothing was found.
+    """
+
+    index_last_update_timestamp: Long = 0
+    index_last_update_phyoffset: Long = 0
+
+
+class QueryConsumeQueueRequestHeader(Header):
+    """QUERY_CONSUME_QUEUE (321): ``count`` entries of a queue from ``index`` on."""
+
+    topic: str
+    queue_id: Int
+    index: Long
+    count: Int
+    consumer_group: str | None = None
     bname: str | None = None
 
 

@@ -2,50 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from msgspec import field
 
 from orbitmq.message import MessageQueue
 from orbitmq.wire.admin_bodies import ConsumeStats
-from orbitmq.wire.bodies import Body, SubscriptionData, TopicConfig
-
-
-class CreateTopicListRequestBody(Body, frozen=True):
-    """Several topics to make or change (18)."""
-
-    topic_config_list: list[TopicConfig] = []
-
-
-class GroupForbidden(Body, frozen=True):
-    """Whether a group may read a topic at a broker (353)."""
-
-    topic: str | None = None
-    group: str | None = None
-    readable: bool | None = None
-
-
-class ConsumeQueueData(Body, frozen=True):
-    """One entry of a consume queue: where its message lies, and the code of its tag (321).
-
-    ``eval`` says whether the filter of the group asked for takes it; ``msg`` what went wrong.
-    """
-
-    physic_offset: int = 0
-    physic_size: int = 0
-    tags_code: int = 0
-    extend_data_json: str | None = None
-    bit_map: str | None = None
-    eval: bool = False
-    msg: str | None = None
-
-
-class QueryConsumeQueueResponseBody(Body, frozen=True):
-    """Entries of a consume queue, and the range it has (321)."""
-
-    subscription_data: SubscriptionData | None = None
-    filter_data: str | None = None
-    queue_data: list[ConsumeQueueData] | None = None
-    max_queue_index: int = 0
-    min_queue_index: int = 0
+from orbitmq.wire.bodies import Body, QueueFields
 
 
 class QueueTimeSpan(Body, frozen=True):
@@ -61,10 +24,38 @@ class QueueTimeSpan(Body, frozen=True):
     delay_time: int = 0
 
 
+class _TimeSpan(Body, frozen=True):
+    message_queue: QueueFields
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+
+
+class _TimeSpans(Body, frozen=True):
+    consume_time_span_set: list[_TimeSpan] = []
+
+
 class QueryConsumeTimeSpanBody(Body, frozen=True):
     """The time spans of a topic's queues at a broker."""
 
     consume_time_span_set: list[QueueTimeSpan] = []
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Self:
+        """Read a body, whose queues are objects. Raises BodyError."""
+        return cls(
+            [
+                QueueTimeSpan(
+                    span.message_queue.queue(),
+                    span.min_time_stamp,
+                    span.max_time_stamp,
+                    span.consume_time_stamp,
+                    span.delay_time,
+                )
+                for span in _TimeSpans.decode(data).consume_time_span_set
+            ]
+        )
 
 
 class BrokerStatsItem(Body, frozen=True):
@@ -106,12 +97,3 @@ class ProducerTableInfo(Body, frozen=True):
     """All producers of a broker, by group (328)."""
 
     data: dict[str, list[ProducerInfo]] = {}
-
-
-class SetMessageRequestModeRequestBody(Body, frozen=True):
-    """How a group's consumers get a topic's messages: PULL or POP (401)."""
-
-    topic: str
-    consumer_group: str
-    mode: str = "PULL"
-    pop_share_queue_num: int = 0

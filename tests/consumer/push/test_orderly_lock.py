@@ -21,6 +21,7 @@ from orbitmq.client.config import make_config
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.loop import LoopThread
 from orbitmq.client.namespace import NO_NAMESPACE
+from orbitmq.client.runners import Job, Runner
 from orbitmq.clock import elapsed_ms
 from orbitmq.consumer.config import PushConfig
 from orbitmq.consumer.hooks import ConsumeHooks
@@ -32,7 +33,6 @@ from orbitmq.consumer.push.consume_orderly import ConsumeOrderly, OrderlyBatch, 
 from orbitmq.consumer.push.consume_stats import ConsumeStats
 from orbitmq.consumer.push.listeners import ConsumeStatus, Listener
 from orbitmq.consumer.retries import SendBack
-from orbitmq.consumer.runners import Job, Runner
 from orbitmq.message import MessageQueue
 from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.bodies import MessageModel

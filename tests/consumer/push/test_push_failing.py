@@ -16,7 +16,7 @@ import pytest
 
 from orbitmq import AsyncPushConsumer, Producer, PushConsumer
 from orbitmq.broker.embedded import EmbeddedBroker
-from orbitmq.consumer import runners
+from orbitmq.client import runners
 from orbitmq.consumer.push import consume_concurrently
 from orbitmq.errors import ClientStateError, ConfigError
 from orbitmq.testing.clock import ManualClock

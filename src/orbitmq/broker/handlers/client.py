@@ -21,6 +21,7 @@ from orbitmq.net.dispatcher import Handler
 from orbitmq.wire.bodies import (
     CheckClientRequestBody,
     ConsumerData,
+    ConsumeType,
     GetConsumerListByGroupResponseBody,
     HeartbeatData,
     LockBatchRequestBody,
@@ -95,6 +96,8 @@ class ClientHandlers:
         )
         changed = False
         for consumer in legal.consumer_data_set:
+            if self._is_rejected(consumer):
+                continue
             self._join(consumer, connection, client, with_subscriptions=not data.without_sub)
             group = self._consumers.groups.get(consumer.group_name)
             if group is not None:
@@ -110,6 +113,12 @@ class ClientHandlers:
                 "IS_SUPPORT_HEART_BEAT_V2": "true",
                 "IS_SUB_CHANGE": "true" if is_change else "false",
             },
+        )
+
+    def _is_rejected(self, data: ConsumerData) -> bool:
+        return (
+            self._broker.config.reject_pull_consumers
+            and data.consume_type is ConsumeType.CONSUME_ACTIVELY
         )
 
     def _join(

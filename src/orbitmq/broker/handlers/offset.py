@@ -145,7 +145,8 @@ class OffsetHandlers:
                 end,
                 store.store_timestamp_at(name, queue_id, end - 1) if end else 0,
             )
-        return answer(command, TopicStatsTable(table))
+        tps = self._broker.statistics.put_tps(name, self._broker.now_ms())
+        return answer(command, TopicStatsTable(table, tps))
 
 
 def _offset(command: RemotingCommand, offset: int) -> bytes:

@@ -88,7 +88,9 @@ class OperatorHandlers:
         topics = [name for name in (header.topic_list or "").split(_TOPIC_SEPARATOR) if name]
         topics = topics or self._operating.consumed_topics(group, header.topic)
         progress = self._operating.progress(group, topics)
-        return answer(command, admin_bodies.ConsumeStats(progress))
+        now_ms, statistics = self._broker.now_ms(), self._broker.statistics
+        tps = sum(statistics.consume_tps(group, topic, now_ms) for topic in topics)
+        return answer(command, admin_bodies.ConsumeStats(progress, tps))
 
     def _groups_of_topic(self, command: RemotingCommand, _connection: Connection) -> Answer:
         topic = command.header(TopicRequestHeader).topic

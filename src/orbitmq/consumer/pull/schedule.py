@@ -16,14 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from orbitmq.client.functions import can_take, check_function, is_coroutine_function
-from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
-from orbitmq.consumer.config import (
-    PullScheduleConfig,
-)
-from orbitmq.consumer.parts import PullScheduleArguments
-from orbitmq.consumer.process_queue import ProcessQueue
-from orbitmq.consumer.pull.core import BalancedQueue, PullCore
-from orbitmq.consumer.runners import (
+from orbitmq.client.runners import (
     Reminder,
     Runner,
     TaskRunner,
@@ -31,6 +24,13 @@ from orbitmq.consumer.runners import (
     ends_task,
     refuse_shutdown_in,
 )
+from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
+from orbitmq.consumer.config import (
+    PullScheduleConfig,
+)
+from orbitmq.consumer.parts import PullScheduleArguments
+from orbitmq.consumer.process_queue import ProcessQueue
+from orbitmq.consumer.pull.core import BalancedQueue, PullCore
 from orbitmq.errors import ClientStateError, ConfigError
 from orbitmq.message import MessageQueue
 

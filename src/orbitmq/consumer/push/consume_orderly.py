@@ -10,13 +10,13 @@ import asyncio
 import logging
 from typing import Final, NamedTuple
 
+from orbitmq.client.runners import Turn
 from orbitmq.clock import elapsed_ms
 from orbitmq.consumer.hooks import ConsumeMessageContext
 from orbitmq.consumer.process_queue import LOCK_INTERVAL_MS
 from orbitmq.consumer.pull_task import PullTask
 from orbitmq.consumer.push.consume_service import ConsumeOwner, return_type
 from orbitmq.consumer.push.listeners import ConsumeOrderlyContext, ConsumeStatus, Listener
-from orbitmq.consumer.runners import Turn
 from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.message_view import MessageView

@@ -10,6 +10,7 @@ from typing import Protocol
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.loop import LoopThread
 from orbitmq.client.namespace import Namespace
+from orbitmq.client.runners import Runner
 from orbitmq.clock import Clock
 from orbitmq.consumer.config import PushConfig
 from orbitmq.consumer.hooks import ConsumeHooks, ConsumeReturnType
@@ -18,7 +19,6 @@ from orbitmq.consumer.pull_task import PullTask
 from orbitmq.consumer.push.consume_stats import ConsumeStats
 from orbitmq.consumer.push.listeners import ConsumeContext, ConsumeStatus, Listener
 from orbitmq.consumer.retries import SendBack
-from orbitmq.consumer.runners import Runner
 from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import MessageModel
 from orbitmq.wire.message_view import MessageView

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from orbitmq.client.background import Background
+from orbitmq.client.runners import Runner
 from orbitmq.clock import SYSTEM_CLOCK, Clock, elapsed_ms
 from orbitmq.consumer.config import PushConfig, make_consumer_config
 from orbitmq.consumer.core import ConsumerCore
@@ -32,7 +33,6 @@ from orbitmq.consumer.push.queue_locks import QueueLocks
 from orbitmq.consumer.push.topic_listeners import TopicListeners
 from orbitmq.consumer.queue_offsets import offset_for_timestamp
 from orbitmq.consumer.retries import SendBack
-from orbitmq.consumer.runners import Runner
 from orbitmq.errors import ConfigError
 from orbitmq.filters.subscription import Expression, build_subscription
 from orbitmq.message import MessageQueue

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from orbitmq.client.functions import can_take, check_function, is_coroutine_function
-from orbitmq.consumer.runners import ends_task
+from orbitmq.client.runners import ends_task
 from orbitmq.errors import ConfigError
 from orbitmq.message import MessageQueue
 from orbitmq.wire.message_view import MessageView

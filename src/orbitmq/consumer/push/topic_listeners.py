@@ -7,10 +7,8 @@ import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
-from orbitmq.clock import Clock
-from orbitmq.consumer.listener_loop import ListenerLoop
-from orbitmq.consumer.push.listeners import ConsumeStatus, Listener, ListenerFunction
-from orbitmq.consumer.runners import (
+from orbitmq.client.listener_loop import ListenerLoop
+from orbitmq.client.runners import (
     Place,
     Reminder,
     Runner,
@@ -18,6 +16,8 @@ from orbitmq.consumer.runners import (
     ThreadRunner,
     refuse_shutdown_in,
 )
+from orbitmq.clock import Clock
+from orbitmq.consumer.push.listeners import ConsumeStatus, Listener, ListenerFunction
 from orbitmq.errors import ClientStateError
 from orbitmq.wire.message_view import MessageView
 

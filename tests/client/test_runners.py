@@ -11,9 +11,9 @@ from functools import partial
 
 import pytest
 
-from orbitmq.consumer import runners
-from orbitmq.consumer.listener_loop import ListenerLoop
-from orbitmq.consumer.runners import Job, Jobs, Reminder, Runner, TaskRunner, ThreadRunner
+from orbitmq.client import runners
+from orbitmq.client.listener_loop import ListenerLoop
+from orbitmq.client.runners import Job, Jobs, Reminder, Runner, TaskRunner, ThreadRunner
 from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from orbitmq.client.loop import new_event_loop
 
-log = logging.getLogger("orbitmq.consumer.consume")
+log = logging.getLogger("orbitmq.client.functions")
 
 _END_SECONDS: Final = 1.0
 

@@ -22,7 +22,7 @@ from orbitmq.client.mailbox import Mailbox
 from orbitmq.clock import Clock
 from orbitmq.errors import ClientStateError
 
-log = logging.getLogger("orbitmq.consumer.consume")
+log = logging.getLogger("orbitmq.client.functions")
 
 T = TypeVar("T")
 
@@ -105,13 +105,17 @@ class Reminder:
 
 
 def refuse_shutdown_in(places: Iterable[Place], who: str, function: str) -> None:
-    """Raise ClientStateError in one of ``places``, which the shutdown would wait for."""
+    """Raise ClientStateError in one of ``places``, which the shutdown of ``who`` would wait for.
+
+    ``who`` is such as ``consumer 'orders'``.
+    """
     if any(place.is_here() for place in places):
+        client = who.partition(" ")[0]
         raise ClientStateError(
             f"{who} cannot be shut down in its own {function}, for whose end it would wait. Set an "
             "event that the main program waits for before it shuts down; or do not wait here: "
-            "threading.Thread(target=consumer.shutdown).start(), among coroutines "
-            "asyncio.create_task(consumer.shutdown())"
+            f"threading.Thread(target={client}.shutdown).start(), among coroutines "
+            f"asyncio.create_task({client}.shutdown())"
         )
 
 
@@ -325,11 +329,18 @@ class Turn:
 class TaskRunner:
     """Tasks of ``loop``, at most ``size`` at once.
 
-    Jobs for a loop that is closed are dropped, told once; :meth:`lost` says so again.
+    Jobs for a loop that is closed are dropped, told once, with the ``consequence``; :meth:`lost`
+    says so again.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, size: int) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        size: int,
+        consequence: str = "messages are not consumed",
+    ) -> None:
         self._size = size
+        self._consequence = consequence
         self._loop = loop
         self._mailbox = Mailbox(loop)
         self._jobs = Jobs()
@@ -341,7 +352,7 @@ class TaskRunner:
         """Hand ``jobs`` to the loop."""
         if not self._post(self._start, list(jobs)) and not self._told:
             self._told = True
-            log.error("messages are not consumed: %s", self.lost())
+            log.error("%s: %s", self._consequence, self.lost())
 
     async def run_apart(self, job: Job) -> None:
         """Do it as one task more."""
@@ -373,7 +384,7 @@ class TaskRunner:
             return None
         state = "is closed" if self._loop.is_closed() else "does not run"
         return (
-            f"the event loop that runs the coroutines {state}. Shut the consumer down, which still "
+            f"the event loop that runs the coroutines {state}. Shut the client down, which still "
             "works, and start a new one on a loop that runs for as long: asyncio.run() closes its "
             "loop at the end, so use `async with` in it"
         )

@@ -1,0 +1,411 @@
+"""The key index: from a key to the messages that have it, as Apache's IndexService keeps it.
+
+What a write brought into the log is handed over in one call (written()), and goes into the index on
+a thread of the index's own, a few hundred messages at a time, so that neither a send nor the loop
+waits for it. When the thread is behind, nothing is kept for it in memory: it reads the log itself.
+The same reading makes anew, after the start, what a crash, a damage or another broker left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from threading import Condition, Event, Lock, Thread
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from orbitmq.clock import Clock
+from orbitmq.store.checkpoint import Checkpoint, IndexMark
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.config import StoreConfig
+from orbitmq.store.file_ops import FileOps
+from orbitmq.store.index_file import (
+    IndexEntry,
+    IndexHeader,
+    IndexShape,
+    IndexWriter,
+    Walk,
+)
+from orbitmq.store.index_keys import key_hash, message_hashes
+from orbitmq.store.index_recovery import load_index
+from orbitmq.store.log_walk import records_between
+from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_type
+
+if TYPE_CHECKING:
+    from orbitmq.store.message_store import StagedMessage
+
+logger = logging.getLogger("orbitmq.store")
+
+_BATCH: Final = 128
+_MOST_WAITING: Final = 20_000
+_LINGER_SECONDS: Final = 0.02
+_BREATH_SECONDS: Final = 0.0001
+_RETRY_SECONDS: Final = 1.0
+_SETTLE_SECONDS: Final = 2.0
+_NEAR_BYTES: Final = 1 << 20
+_FINISH_BYTES: Final = 256 << 20
+_MAX_STEPS: Final = 500_000
+
+
+class KeyMatches(NamedTuple):
+    """Physical offsets of messages that may have a key, ascending.
+
+    May: another key can have the same hash. ``last_timestamp`` (ms) and ``last_offset`` are those
+    of the newest message in the index (QueryOffsetResult).
+    """
+
+    offsets: list[int]
+    last_timestamp: int
+    last_offset: int
+
+
+class KeyIndex:
+    """The index of a store. written() belongs to the thread that writes, the rest to any.
+
+    ``clean`` says that whoever used the directory last closed it properly. Raises OSError when the
+    files cannot be read.
+    """
+
+    def __init__(
+        self,
+        ops: FileOps,
+        directory: Path,
+        log: CommitLog,
+        checkpoint: Checkpoint,
+        config: StoreConfig,
+        clock: Clock,
+        *,
+        clean: bool,
+    ) -> None:
+        self._ops = ops
+        self._directory = directory
+        self._log = log
+        self._checkpoint = checkpoint
+        self._clock = clock
+        self._shape = IndexShape(config.max_hash_slot_num, config.max_index_num)
+        self._save_seconds = config.mark_interval_ms / 1000
+        self._save_bytes = config.mark_bytes
+        loaded = load_index(ops, directory, self._shape, checkpoint, log, clean=clean)
+        self._files = loaded.files
+        self._position, self._known = loaded.position, loaded.known
+        self._reached = self._position  # as the position, with what waits for the disk
+        self._timestamp = self._files[-1].header.end_timestamp if self._files else 0
+        self._behind = self._position < log.end
+        if self._behind:
+            checkpoint.indexed_timestamp = self._timestamp
+            logger.info(
+                "the key index is built from physical offset %d to %d", self._position, log.end
+            )
+        self._waiting: list[IndexEntry] = []
+        self._pending: deque[Sequence[StagedMessage]] = deque()
+        self._handed = self._taken = 0
+        self._saved = self._position if checkpoint.index_mark is not None else -1
+        self._saved_at = time.monotonic()
+        self._lock = Lock()
+        self._progress = Condition()
+        self._idle = self._stopping = False
+        self._wake, self._hurry, self._halt = Event(), Event(), Event()
+        self._failure: OSError | None = None
+        self._thread = Thread(target=self._run, name="orbitmq-key-index", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def written(self, staged: Sequence[StagedMessage]) -> None:
+        """Take what was written, as a write listener of the store."""
+        if self._behind:
+            return
+        self._pending.append(staged)
+        self._handed += len(staged)
+        if self._handed - self._taken > _MOST_WAITING:
+            self._behind = True
+        if self._idle:
+            self._idle = False
+            self._wake.set()
+
+    @property
+    def position(self) -> int:
+        """Up to which physical offset the log is in the index."""
+        return self._position
+
+    def find(
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        begin: int = 0,
+        end: int = 2**63 - 1,
+        index_type: str = "",
+    ) -> KeyMatches:
+        """The newest messages with a key, stored from ``begin`` to ``end`` (ms, both inclusive).
+
+        Times are as exact as the index keeps them: seconds. What was written before the call is
+        found, unless the index is being built anew. It may read from the disk, and take a moment:
+        not for the loop. See IndexService.queryOffset.
+        """
+        self._settle()
+        walk = Walk(key_hash(topic, key, index_type), max_count, begin, end, _MAX_STEPS)
+        with self._lock:
+            files = self._files.copy()
+            last = files[-1].header if files else IndexHeader()
+        for file in reversed(files):
+            with self._lock:
+                if not file.is_closed and file.may_have(begin, end):
+                    file.select(walk)
+                begins = file.header.begin_timestamp
+            if begins < begin or walk.is_done:
+                break
+        if walk.steps <= 0:
+            logger.warning(
+                "the key %r of topic %s has more than %d index entries to look at: the newest %d "
+                "messages found are given",
+                key, topic, _MAX_STEPS, len(walk.found),
+            )  # fmt: skip
+        return KeyMatches(sorted(set(walk.found)), last.end_timestamp, last.end_offset)
+
+    def delete_before(self, physical_offset: int) -> int:
+        """Delete the files whose messages all lie before an offset; how many.
+
+        The newest stays (IndexService.deleteExpiredFile). Raises OSError.
+        """
+        with self._lock:
+            old = [f for f in self._files[:-1] if f.header.end_offset < physical_offset]
+            self._files = self._files[len(old) :]
+            for file in old:
+                file.close()
+        for file in old:
+            self._ops.unlink(file.path)
+        return len(old)
+
+    def stop(self) -> None:
+        """Put in what is left, save, and end the thread.
+
+        Raises OSError when that fails: the directory is not to be called clean then. A log that is
+        far from being read is left for the next start.
+        """
+        self._stopping = True
+        for event in (self._halt, self._hurry, self._wake):
+            event.set()
+        self._thread.join()
+        for file in self._files:
+            file.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _settle(self) -> None:
+        """Wait until what is written now is in the index, if that is soon."""
+        target = self._log.end
+
+        def is_settled() -> bool:
+            excused = self._stopping or self._failure is not None
+            far = self._behind and target - self._position > _NEAR_BYTES
+            return excused or far or self._position >= target
+
+        if not is_settled():
+            self._hurry.set()
+            self._wake.set()
+            with self._progress:
+                self._progress.wait_for(is_settled, _SETTLE_SECONDS)
+
+    # The thread
+
+    def _run(self) -> None:
+        while True:
+            stopping = self._stopping
+            try:
+                self._work(save=stopping)
+                self._failure = None
+            except OSError as error:
+                self._fail(error)
+            with self._progress:
+                self._progress.notify_all()
+            if stopping:
+                return
+            self._pause()
+
+    def _fail(self, error: OSError) -> None:
+        if str(error) != str(self._failure):  # once, not every second while it lasts
+            logger.error(
+                "the key index cannot be written, next try in a second; keys of later messages are "
+                "not found until it works: %s",
+                error,
+            )
+        self._failure = error
+
+    def _pause(self) -> None:
+        """Wait for something to do, and then a little for more of it."""
+        if self._failure is not None:
+            self._halt.wait(_RETRY_SECONDS)
+            return
+        due = self._saved_at + self._save_seconds - time.monotonic()
+        self._idle = True
+        if not self._pending and not self._behind:
+            self._wake.wait(max(due, 0.0) if self._is_unsaved else None)
+        self._idle = False
+        self._wake.clear()
+        self._hurry.wait(_LINGER_SECONDS)
+
+    def _work(self, *, save: bool) -> None:
+        self._hurry.clear()
+        self._drain()
+        if self._behind:
+            self._catch_up()
+        while self._pending:
+            staged = self._pending.popleft()
+            self._taken += len(staged)
+            for start in range(0, len(staged), _BATCH):
+                self._take(staged[start : start + _BATCH])
+            self._save_if_due()
+        self._save_if_due()
+        if save and self._is_unsaved:
+            self._save()
+
+    def _catch_up(self) -> None:
+        """Read the log from where the index ends, until written() need hand over nothing else."""
+        begin = self._position
+        while True:
+            unread = self._unread()
+            while infos := list(islice(unread, _BATCH)):
+                self._put_records(infos)
+                self._save_if_due()
+                behind = self._log.end - self._position
+                if self._stopping and behind > _FINISH_BYTES:
+                    logger.warning("the key index lacks %d bytes of the commit log", behind)
+                    return
+            if not self._behind:
+                break
+            self._behind = False  # what is written from here on is handed over: one more look
+        logger.info("the key index has read %d bytes of the commit log", self._position - begin)
+
+    def _unread(self) -> Iterator[RecordInfo]:
+        return records_between(self._log, self._reached, lambda: self._log.end)
+
+    def _take(self, staged: Sequence[StagedMessage]) -> None:
+        entries: list[IndexEntry] = []
+        position = self._reached
+        for queue, place, _, properties in staged:
+            offset = place.physical_offset
+            if offset < position:
+                continue
+            if queue is None:
+                self._put(entries, offset, place.store_timestamp)
+                entries = []
+                self._put_records(
+                    list(islice(records_between(self._log, offset, lambda: self._log.end), 1))
+                )
+            elif properties:
+                timestamp = place.store_timestamp
+                for value in message_hashes(queue.topic, properties):
+                    entries.append((value, offset, timestamp))
+        last = staged[-1][1]
+        self._put(entries, last.physical_offset + last.size, last.store_timestamp)
+
+    def _put_records(self, infos: Sequence[RecordInfo]) -> None:
+        entries: list[IndexEntry] = []
+        for info in infos:
+            offset = info.physical_offset
+            if transaction_type(info.sys_flag) == TRANSACTION_ROLLBACK or offset == self._known:
+                continue
+            entries += [
+                (value, offset, info.store_timestamp)
+                for value in message_hashes(info.topic, info.properties)
+            ]
+        if infos:
+            last = infos[-1]
+            self._put(entries, last.physical_offset + last.size, last.store_timestamp)
+
+    def _put(self, entries: list[IndexEntry], position: int, timestamp: int) -> None:
+        """Put entries in; all before ``position`` is in the index then. Raises OSError.
+
+        The entries are kept then, for the next _drain().
+        """
+        self._waiting += entries
+        self._reached, self._timestamp = max(position, self._reached), timestamp
+        self._drain()
+        time.sleep(_BREATH_SECONDS)  # or the loop would wait for the interpreter's lock
+
+    def _drain(self) -> None:
+        writer = self._writer()
+        if writer is not None and writer.unwritten:
+            with self._lock:
+                writer.flush()
+        while self._waiting:
+            if writer is None:
+                writer = self._create()
+            with self._lock:
+                taken = writer.put(self._waiting)
+                del self._waiting[:taken]
+                writer.flush()
+            if writer.is_full:
+                self._save()
+                writer.freeze()
+                writer = None
+        self._position = self._reached
+
+    def _writer(self) -> IndexWriter | None:
+        last = self._files[-1] if self._files else None
+        return last if isinstance(last, IndexWriter) and not last.is_full else None
+
+    def _create(self) -> IndexWriter:
+        """A new file behind the others."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        now = self._clock.now_ms()
+        local = time.localtime(now // 1000)
+        name = int(time.strftime("%Y%m%d%H%M%S", local)) * 1000 + now % 1000
+        if self._files:
+            name = max(name, int(self._files[-1].path.name) + 1)
+        writer = IndexWriter(self._ops, self._directory / f"{name:017d}", self._shape, create=True)
+        if self._files:
+            writer.begin_behind(self._files[-1].header)
+        self._ops.fsync_directory(self._directory)
+        with self._lock:
+            self._files.append(writer)
+        return writer
+
+    # Saving
+
+    @property
+    def _is_unsaved(self) -> bool:
+        return self._saved != self._position
+
+    def _save_if_due(self) -> None:
+        age = time.monotonic() - self._saved_at
+        if self._is_unsaved and (
+            age >= self._save_seconds or self._position - self._saved >= self._save_bytes
+        ):
+            self._save()
+
+    def _save(self) -> None:
+        """Bring the newest file to the disk, and then the mark that recovery starts from.
+
+        Apache deletes, after a crash, a file with later messages than indexMsgTimestamp says: so
+        that is written before the file's header.
+        """
+        checkpoint = self._checkpoint
+        last = self._files[-1] if self._files else None
+        if isinstance(last, IndexWriter):
+            last.sync()
+            checkpoint.index_timestamp = max(checkpoint.index_timestamp, last.header.end_timestamp)
+            checkpoint.write()
+            last.save()
+            last.sync()
+        position = self._waiting[0][1] if self._waiting else self._reached
+        header = last.header if last is not None else IndexHeader()
+        checkpoint.index_mark = IndexMark(
+            position,
+            self._log.min_offset,
+            len(self._files),
+            int(last.path.name) if last is not None else 0,
+            header.index_count,
+            header.slot_count,
+            header.end_offset,
+            header.end_timestamp,
+        )
+        checkpoint.indexed_timestamp = self._timestamp
+        if last is not None:  # else the mark goes to the disk with that of the queues
+            checkpoint.write()
+        self._saved, self._saved_at = position, time.monotonic()

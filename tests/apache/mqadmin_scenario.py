@@ -1,0 +1,88 @@
+"""What mqadmin is run over: a topic with messages, a consumer that is online, a producer."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from orbitmq import Admin, Message, MessageQueue, Producer, PushConsumer
+from tests.patience import eventually
+
+
+class Scenario:
+    """What is there, at a broker of ours or Apache's; ``names`` are what commands may say."""
+
+    def __init__(self, name_server: str, topic: str) -> None:
+        self.names: dict[str, str] = {
+            "name_server": name_server,
+            "topic": topic,
+            "group": f"{topic}-mailers",
+            "producer_group": f"{topic}-makers",
+        }
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            directory = opened.enter_context(
+                tempfile.TemporaryDirectory(prefix="orbitmq-scenario-")
+            )
+            self._write_files(Path(directory))
+            server, topic = self.names["name_server"], self.names["topic"]
+            admin = opened.enter_context(Admin(name_server=server))
+            self._send(opened, admin, server, topic)
+            self._consume(opened, admin, server, topic)
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    def words(self, arguments: str) -> list[str]:
+        """Arguments with the names in them replaced."""
+        return arguments.format(**self.names).split()
+
+    def _write_files(self, directory: Path) -> None:
+        topics = [{"topicName": f"listed-{number}", "perm": 6} for number in range(2)]
+        groups = [{"groupName": f"listed-{number}"} for number in range(2)]
+        for name, value in ("topics", topics), ("groups", groups):
+            (directory / name).write_text(json.dumps(value))
+            self.names[f"{name}_file"] = str(directory / name)
+        self.names["directory"] = str(directory)
+
+    def _send(self, opened: ExitStack, admin: Admin, server: str, topic: str) -> None:
+        (address,) = admin.create_topic(topic, 2)
+        self.names["broker"] = address
+        eventually(lambda: topic in admin.list_topics(), "the topic's route")
+        producer = opened.enter_context(
+            Producer(self.names["producer_group"], name_server=server, enable_trace=True)
+        )
+        for number in range(4):
+            queue = MessageQueue(topic, "broker-a", number % 2)
+            message = Message(topic, b"body-%d" % number, tags="UA", keys=f"k{number}")
+            result = producer.send(message, queue=queue)
+            if number == 1:
+                self.names["message_id"] = result.message_id
+                self.names["offset_message_id"] = result.offset_message_id
+
+    def _consume(self, opened: ExitStack, admin: Admin, server: str, topic: str) -> None:
+        seen: set[str] = set()
+        group = self.names["group"]
+        consumer = PushConsumer(
+            group,
+            lambda messages: seen.update(message.message_id for message in messages),
+            name_server=server,
+            consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+            persist_offset_delay_ms=100,
+            persist_offset_interval_ms=100,
+            enable_trace=True,
+        )
+        consumer.subscribe(topic)
+        opened.enter_context(consumer)
+        eventually(lambda: len(seen) >= 4, "the messages consumed")
+        eventually(lambda: admin.consumer_progress(group, topic).lag == 0, "the offsets committed")
+        eventually(lambda: f"%RETRY%{group}" in admin.list_topics(), "the retry topic's route")
+        (client,) = admin.consumer_connection(group).connection_set
+        self.names["client_id"] = client.client_id
