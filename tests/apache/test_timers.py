@@ -229,8 +229,8 @@ def test_stores_are_handed_over_and_back(tmp_path: Path) -> None:
             opened.enter_context(broker)
             remoting.create_topic(name_server, broker.address, TOPIC, 1)
         for store, broker in zip(stores, ours, strict=True):
-            store.fill(producer)
             eventually(store.knows_topic, f"the topic in {store.directory}")
+            store.fill(producer)
             if store.is_killed:
                 broker.kill()
             else:

@@ -26,7 +26,7 @@ from orbitmq.store.file_ops import FileOps, store_error
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.timer_chain import Chain
 from orbitmq.store.timer_log import TimerUnit
-from orbitmq.store.timer_store import NewTimer, TimerStore
+from orbitmq.store.timer_store import NewTimer, TimerQueue, TimerStore
 from orbitmq.wire.ids import java_hash
 from orbitmq.wire.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS, find_property
 from orbitmq.wire.record import check_record, locate_record
@@ -276,10 +276,15 @@ def open_timers(store: MessageStore, ops: FileOps, now_ms: int) -> TimerStore:
         info = check_record(bytes(record), 0, len(record)) if record is not None else None
         return info.queue_offset if info is not None and info.topic == TIMER_TOPIC else None
 
-    queue = store.min_offset(TIMER_TOPIC, 0), store.max_offset(TIMER_TOPIC, 0)
+    queue = TimerQueue(
+        store.min_offset(TIMER_TOPIC, 0),
+        store.max_offset(TIMER_TOPIC, 0),
+        queue_offset_of,
+        lambda offset: store.store_timestamp_at(TIMER_TOPIC, 0, offset),
+    )
     end = store.max_physical_offset
     try:
-        return TimerStore(ops, store.directory, store.config, now_ms, end, queue, queue_offset_of)
+        return TimerStore(ops, store.directory, store.config, now_ms, end, queue)
     except OSError as error:
         raise store_error(error, store.directory, "open the timers") from error
 
