@@ -249,8 +249,9 @@ def test_stores_are_handed_over_and_back(tmp_path: Path) -> None:
         for started in [threads.submit(opened.enter_context, broker) for broker in theirs]:
             started.result()
         consume(name_server, stores)
-        for store in stores:
-            store.fill_again(producer)
+        with new_producer("makers-again", name_server) as anew:  # it knows Apache's at once
+            for store in stores:
+                store.fill_again(anew)
         endings = [
             threads.submit(apache.kill if store.is_killed else apache.stop)
             for store, apache in zip(stores, theirs, strict=True)

@@ -282,6 +282,8 @@ def _built_in_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfi
         topic(HALF_TOPIC, 1),
         topic(OP_HALF_TOPIC, 1),
     ]
+    if config.trace_topic_enable:
+        topics.append(topic(config.trace_topic, 1))
     if config.store_config.timer_wheel:
         topics.append(topic(TIMER_TOPIC, 1))
     pattern = _auto_create_topic(config)
