@@ -1,6 +1,7 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|spark ...] [--seconds S] [--rounds N]
+    python -m benchmarks [brokers|consumers|holding|growth|spark|topics ...]
+        [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
 drifts does not favour one; the ratio of each round is taken and the median shown. Absolute figures
@@ -17,12 +18,14 @@ from pathlib import Path
 from benchmarks.broker_figures import broker_figures
 from benchmarks.brokers import RunningBroker, fill, find_apache, orbitmq_broker
 from benchmarks.consumer_figures import consumer_figures
+from benchmarks.growth import SIZES, growth_figures
 from benchmarks.holding_figures import holding_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
+from benchmarks.topics import topic_figures
 from tests.apache.jars import ApacheRelease
 
-SUBJECTS = ("brokers", "consumers", "holding", "spark")
+SUBJECTS = ("brokers", "consumers", "holding", "growth", "spark", "topics")
 SPARK_ROWS = 1_000_000
 
 
@@ -33,7 +36,7 @@ def spark_figures(broker: RunningBroker) -> Iterator[Result]:
 
 
 def figures(
-    subjects: list[str], apache: ApacheRelease | None, seconds: float, rounds: int
+    subjects: list[str], apache: ApacheRelease | None, seconds: float, rounds: int, largest: int
 ) -> Iterator[Result]:
     """The figures of these subjects, as they come."""
     if "brokers" in subjects:
@@ -45,9 +48,13 @@ def figures(
     if "holding" in subjects:
         with orbitmq_broker("async") as broker:
             yield from holding_figures(apache, broker, seconds, rounds)
+    if "growth" in subjects:
+        yield from growth_figures(largest)
     if "spark" in subjects:
         with orbitmq_broker("async") as broker:
             yield from spark_figures(broker)
+    if "topics" in subjects:
+        yield from topic_figures(apache, rounds)
 
 
 def main() -> None:
@@ -56,13 +63,13 @@ def main() -> None:
     parser.add_argument("subjects", nargs="*", choices=SUBJECTS, metavar="subject")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3, help="of each comparison")
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="store that growth fills")
     arguments = parser.parse_args()
     apache = find_apache()
     print(f"{'':<50}{'':<11}{'OrbitMQ':>12}{'Apache':>12}{'ratio':>8}{'aim':>6}")
     results = []
-    for result in figures(
-        arguments.subjects or list(SUBJECTS), apache, arguments.seconds, arguments.rounds
-    ):
+    subjects = arguments.subjects or list(SUBJECTS)
+    for result in figures(subjects, apache, arguments.seconds, arguments.rounds, arguments.largest):
         show(result)
         results.append(result)
     path = Path("build/bench.json")

@@ -40,10 +40,11 @@ class RunningBroker:
 
 
 @contextmanager
-def orbitmq_broker(flush: str) -> Iterator[RunningBroker]:
-    """``orbitmq broker`` on free ports with a temporary store."""
+def orbitmq_broker(flush: str, store: Path | None = None) -> Iterator[RunningBroker]:
+    """``orbitmq broker`` on free ports; without a store with a temporary one."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "orbitmq.cli", "broker", "--port", "0"]
+    command += ["--store", str(store)] if store else []
     process = subprocess.Popen(
         [*command, "--name-server-port", "0", "--flush", flush], stdout=subprocess.PIPE, text=True
     )
@@ -60,11 +61,13 @@ def orbitmq_broker(flush: str) -> Iterator[RunningBroker]:
 
 
 @contextmanager
-def apache_broker(release: ApacheRelease, flush: str) -> Iterator[RunningBroker]:
+def apache_broker(
+    release: ApacheRelease, flush: str, store: Path | None = None
+) -> Iterator[RunningBroker]:
     """Apache's name server and broker, as a user of its distribution has them."""
     began = time.perf_counter()
     settings = {**GENEROUS_PULLS, "flushDiskType": f"{flush.upper()}_FLUSH"}
-    with ApacheCluster(release, settings) as cluster:
+    with ApacheCluster(release, settings, store=store) as cluster:
         address = cluster.broker.address
         send_first_message(address)
         took = time.perf_counter() - began

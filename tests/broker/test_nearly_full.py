@@ -24,6 +24,8 @@ STORE = StoreConfig(
     delete_log_files_interval_ms=0,
     delete_queue_files_interval_ms=0,
     clean_files_forcibly=False,
+    max_hash_slot_num=10,
+    max_index_num=100,
 )
 
 

@@ -64,6 +64,11 @@ def test_the_producer_in_three_lines(broker: EmbeddedBroker) -> None:
     assert read_all(broker.name_server, "flights", 1) == [b"EWR-IAH"]
 
 
+def test_a_transaction_in_a_few_lines(broker: EmbeddedBroker) -> None:
+    run(snippet(README, "TransactionProducer"), broker.name_server)
+    assert read_all(broker.name_server, "flights", 1) == [b"booked"]
+
+
 def test_the_consumer_in_three_lines(
     broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +135,7 @@ def test_no_snippet_is_left_untested() -> None:
         'subscribe("flights", "UA || AA")',
         "def bill",
         "AsyncProducer",
+        "TransactionProducer",
         "EmbeddedBroker",
         "local_session",
     )

@@ -36,6 +36,8 @@ CONFIG = StoreConfig(
     delete_log_files_interval_ms=0,
     delete_queue_files_interval_ms=0,
     delete_file_batch_max=1,
+    max_hash_slot_num=100,
+    max_index_num=1000,
     disk_max_used_ratio=100,
     disk_clean_forcibly_ratio=100,
     disk_warning_ratio=100,
@@ -125,7 +127,7 @@ def main(directory: Path, times: int, seed: int) -> None:
         seconds = rng.choice([0.005, 0.02, 0.06]) * rng.random()
         told = killed_after(directory, seconds, has_written=number % 4 == 0)
         acknowledged = [max(pair) for pair in zip(acknowledged, told, strict=True)]
-        if number % 5 == 0:
+        if number % 10 == 0:
             seen = check(directory, acknowledged)
     check(directory, acknowledged)
     print(f"killed {times} acknowledged {sum(acknowledged)} seen {seen}")  # noqa: T201

@@ -20,6 +20,7 @@ from tests.store.support import (
     TOPIC,
     QuickOps,
     after_crash,
+    after_kill,
     bodies,
     draft,
     opened,
@@ -40,6 +41,8 @@ def config(**changes: object) -> StoreConfig:
         "delete_when": ";".join(map(str, range(24))),
         "delete_log_files_interval_ms": 0,
         "delete_queue_files_interval_ms": 0,
+        "max_hash_slot_num": 10,
+        "max_index_num": 7,
     }
     return StoreConfig(**{**settings, **changes})  # type: ignore[arg-type]
 
@@ -345,9 +348,26 @@ def test_queues_whose_messages_are_all_gone_are_removed_when_asked(tmp_path: Pat
         put(store, b"again", topic="Old")
         assert bodies(store, "Old") == [b"again"]
         assert bodies(store, "Staged") == [b"x"]
-        crashed = after_crash(live, tmp_path / "removed")
+        crashed = after_kill(store, tmp_path / "removed")
     for directory in (crashed, live):
         with opened(directory, config(), ops=Disk()) as store:
             assert bodies(store, "Old") == [b"again"]
             assert bodies(store, "Old", 1) == [b"new"]
             assert store.max_offset("Kept", 0) == 1
+
+
+def test_the_key_index_follows(tmp_path: Path) -> None:
+    with opened(tmp_path, config(), ops=Disk()) as store:
+        index = store.key_index
+        assert index is not None
+        for number in range(40):
+            store.append(draft(b"x" * 900, properties={"KEYS": f"k{number}"}))
+            store.write()
+        wait_until(lambda: index.position >= store.max_physical_offset, "the index")
+        before = len(list((tmp_path / "index").iterdir()))
+        assert len(index.find(TOPIC, "k1", 10).offsets) == 1
+        age(tmp_path, *range(6))
+        assert store.cleaner.clean() == 6
+        assert index.find(TOPIC, "k1", 10).offsets == []
+        assert len(index.find(TOPIC, "k39", 10).offsets) == 1
+        assert len(list((tmp_path / "index").iterdir())) < before

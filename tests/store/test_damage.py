@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from threading import Lock
 
 import pytest
 from hypothesis import given, settings
@@ -213,14 +214,19 @@ def test_a_crash_while_files_are_mended_is_survived(tmp_path: Path) -> None:
     (live / "commitlog" / f"{4096:020d}").unlink()
     truncate(live / LOG_FILE, 1500)
     copies: list[Path] = []
+    lock = Lock()
 
     class Copying(QuickOps):
+        def copy(self) -> None:
+            with lock:
+                copies.append(after_crash(live, tmp_path / f"crashed-{len(copies)}"))
+
         def open(self, path: Path, flags: int) -> int:
-            copies.append(after_crash(live, tmp_path / f"crashed-{len(copies)}"))
+            self.copy()
             return super().open(path, flags)
 
         def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
-            copies.append(after_crash(live, tmp_path / f"crashed-{len(copies)}"))
+            self.copy()
             return super().pwrite(fd, data, position)
 
     with opened(live, ops=Copying()) as store:

@@ -24,7 +24,7 @@ from orbitmq.errors import DiskFullError
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.pull import GetStatus
 from orbitmq.wire.message_view import decode_records
-from tests.store.support import HOUR_MS, FullDisk, after_crash, draft, log_records, messages, small
+from tests.store.support import HOUR_MS, FullDisk, after_kill, draft, log_records, messages, small
 
 CONFIG = msgspec.structs.replace(
     small(mapped_file_size=1024, consume_queue_units=4),
@@ -116,7 +116,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(lose=st.sampled_from(["nothing", "consumequeue", "checkpoint", "both"]))
     def crash_and_open(self, lose: str) -> None:
         self.generation += 1
-        copy = after_crash(self.directory, self.root / str(self.generation))
+        copy = after_kill(self.store, self.root / str(self.generation))
         self.store.close()
         self.staged.clear()
         if lose in {"consumequeue", "both"}:

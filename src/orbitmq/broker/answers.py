@@ -16,8 +16,10 @@ from typing import Final, NamedTuple
 
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.config import BrokerConfig
 from orbitmq.codes import RequestCode
-from orbitmq.errors import StoreError
+from orbitmq.errors import BrokerError, StoreError
+from orbitmq.net.burst import Burst
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import refusal
 from orbitmq.store.config import FlushMode
@@ -27,6 +29,8 @@ log = logging.getLogger("orbitmq.broker")
 
 _HEADER: Final = 8
 """Where a frame's header begins."""
+_FRAME: Final = 1024
+"""About what a request takes besides its body, bytes."""
 
 
 class _Acknowledgements(NamedTuple):
@@ -46,6 +50,37 @@ class WriteAnswers:
         self._sync: Final = broker.config.store_config.flush_mode is FlushMode.SYNC
         self._waiting: dict[Connection, _Acknowledgements] = {}
         self._complaint = ""
+        self._burst = Burst(log)
+        self._unanswered: dict[Connection, int] = {}
+        self.unanswered = 0
+        self.renew(broker.config)
+
+    def renew(self, config: BrokerConfig) -> None:
+        """Go by these settings from now on."""
+        self._most = config.max_unanswered_bytes
+        self._most_of_one = config.max_unanswered_bytes_per_connection
+        self._refuses = config.fast_failure
+
+    def check_room(self, connection: Connection) -> None:
+        """Raise BrokerError when too much waits for the disk already, of all or of one connection.
+
+        To be asked before what is to wait is staged, where ``unanswered``, the bytes that wait, is
+        not 0. Java's broker answers so when its queue of sends is full (BrokerFastFailure).
+        """
+        waits, most, key = self.unanswered, self._most, "maxUnansweredBytes"
+        if waits < most:
+            waits, most = self._unanswered.get(connection, 0), self._most_of_one
+            key = "maxUnansweredBytesPerConnection"
+        if waits >= most and self._refuses:
+            self._burst.tell(
+                "%d bytes of messages wait for the disk, and sends are refused until they are "
+                "flushed (%s): use a faster disk, or raise the limit", waits, key,
+            )  # fmt: skip
+            raise BrokerError(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]system busy, start flow control for a while: {waits} bytes wait for "
+                f"the disk ({key})",
+            )
 
     def add(self, connection: Connection, request: RemotingCommand, answer: bytes) -> None:
         """Send ``answer`` when what ``request`` staged is stored, or the reason why it is not."""
@@ -69,11 +104,31 @@ class WriteAnswers:
             return
         self._complaint = ""
         if self._sync and waiting:
-            self._store.request_flush(
-                lambda error: self._loop.call_soon_threadsafe(_release, waiting, error)
-            )
+            self._await_flush(waiting)
         else:
             _release(waiting, self._store.flush_failure)
+
+    def _await_flush(self, waiting: dict[Connection, _Acknowledgements]) -> None:
+        """Let the answers go once what they tell of is on the disk."""
+        sizes = {
+            connection: sum(_FRAME + len(request.body) for request in requests)
+            for connection, (_, requests) in waiting.items()
+        }
+        for connection, size in sizes.items():
+            self._unanswered[connection] = self._unanswered.get(connection, 0) + size
+            self.unanswered += size
+
+        def release(error: StoreError | None) -> None:
+            for connection, size in sizes.items():
+                self.unanswered -= size
+                left = self._unanswered[connection] - size
+                if left:
+                    self._unanswered[connection] = left
+                else:
+                    del self._unanswered[connection]
+            _release(waiting, error)
+
+        self._store.request_flush(lambda error: self._loop.call_soon_threadsafe(release, error))
 
     def _complain(self, reason: str) -> None:
         """Log why messages are refused: once, not for every tick while it lasts."""

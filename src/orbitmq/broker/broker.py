@@ -98,7 +98,7 @@ class Broker:
             undo.callback(self.store.close)
             self.topics = TopicTable(config, clock.now_ms, delays.max_level)
             self.groups = GroupTable(config, clock.now_ms)
-            self.offsets = ConsumerOffsets()
+            self.offsets = ConsumerOffsets(most=config.max_offset_entries)
             self.consumers: ConsumerTable[Hashable] = ConsumerTable()
             self.producers: ProducerTable[Hashable] = ProducerTable()
             self.locks = QueueLocks()
@@ -342,6 +342,7 @@ class Broker:
         self.sending.renew(config)
         self.recalling.renew(config)
         self.pulling.renew(config)
+        self.offsets.most = config.max_offset_entries
         self.replying.store = config.store_reply_messages
         self.transactions.timeout_ms = config.transaction_timeout_ms
         self.transaction_checker.rules = _rules(config)

@@ -19,6 +19,18 @@ _WHITE_SPACE: Final = re.compile(r"\s")
 _ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
 
 
+_LIMITS: Final = (
+    "max_unanswered_bytes",
+    "max_unanswered_bytes_per_connection",
+    "max_receiving_bytes",
+    "max_held_pulls",
+    "max_held_pulls_per_connection",
+    "max_offset_entries",
+    "max_topics",
+    "max_groups",
+)
+
+
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a broker and the name server beside it; defaults are Java's where it has one."""
 
@@ -144,6 +156,30 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     scan_interval_ms: int = 10_000
     """How often silent clients, idle connections and run-out locks are looked for."""
 
+    fast_failure: bool = True
+    """Whether sends are refused as long as too much waits for the disk, ``max_unanswered_bytes``;
+    otherwise all wait, whatever memory that takes (brokerFastFailureEnable)."""
+    max_unanswered_bytes: int = 256 << 20
+    """How many bytes of messages may wait for the disk with SYNC_FLUSH; more are refused
+    (maxUnansweredBytes)."""
+    max_unanswered_bytes_per_connection: int = 64 << 20
+    """How many of one connection (maxUnansweredBytesPerConnection)."""
+    max_connections: int = 0
+    """The most connections of a port; 0: as many as the process may open (maxConnections)."""
+    max_receiving_bytes: int = 256 << 20
+    """How many bytes of frames that are not whole yet are held, of all connections, beside 256 KiB
+    for each; above it the connection that holds most is closed (maxReceivingBytes)."""
+    max_held_pulls: int = 200_000
+    """The most pulls that wait for messages (maxHeldPulls)."""
+    max_held_pulls_per_connection: int = 65_536
+    """The most that wait for one connection (maxHeldPullsPerConnection)."""
+    max_offset_entries: int = 2_000_000
+    """The most queues, counted for each group, of which offsets are kept (maxOffsetEntries)."""
+    max_topics: int = 200_000
+    """The most topics there may be (maxTopics)."""
+    max_groups: int = 100_000
+    """The most consumer groups there may be (maxGroups)."""
+
     @staticmethod
     def from_file(path: str | Path, **overrides: Any) -> BrokerConfig:
         """The settings in a ``broker.conf``, by Apache's keys, and before them ``overrides``.
@@ -183,6 +219,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         _check_range("split_metadata_size", self.split_metadata_size, 1, 1 << 20)
         _check_range("max_pull_count", self.max_pull_count, 1, 1 << 20)
         _check_range("max_pull_bytes", self.max_pull_bytes, 1, 15 << 20)
+        _check_range("max_connections", self.max_connections, 0, 1 << 31)
+        for name in _LIMITS:
+            _check_range(name, getattr(self, name), 1, 1 << 50)
         for name in (
             "hold_sweep_interval_ms",
             "offset_save_interval_ms",

@@ -58,6 +58,8 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
     ``forbidden`` has, by group and topic, the bits of what the group may not do there.
     """
 
+    limit = "maxGroups"
+
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         built_in = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
         super().__init__(built_in, now_ms, GroupChange)
@@ -68,6 +70,7 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on."""
         self._auto_create = config.auto_create_groups
+        self.most = config.max_groups
 
     def __contains__(self, group: str) -> bool:
         return group in self.groups
@@ -95,6 +98,7 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
         IllegalNameError, or BrokerError for what no group can be.
         """
         updated = {group.group_name: self._updated(group) for group in groups}
+        self.check_room(updated)
         for group in updated.values():
             self._put(group)
 

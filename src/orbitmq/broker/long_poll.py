@@ -112,9 +112,14 @@ class LongPollTable(Generic[_RequestT]):
         self._queues: dict[tuple[str, int], _Queue[_RequestT]] = {}
         self._owners: dict[Hashable, _Pulls[_RequestT]] = {}
         self._ready: list[HeldPull[_RequestT]] = []
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._owners.values()))
+        return self._count
+
+    def held_for(self, owner: Hashable) -> int:
+        """How many pulls of an owner wait."""
+        return len(self._owners.get(owner, ()))
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -127,6 +132,7 @@ class LongPollTable(Generic[_RequestT]):
             queue = self._queues[key] = _Queue()
         queue.add(pull)
         self._owners.setdefault(pull.owner, {})[pull] = None
+        self._count += 1
 
     def message_arrived(
         self,
@@ -176,6 +182,7 @@ class LongPollTable(Generic[_RequestT]):
 
     def _let_go(self, pull: HeldPull[_RequestT]) -> None:
         """Hold ``pull`` no longer."""
+        self._count -= 1
         _discard(self._owners, pull.owner, pull)
         key = pull.topic, pull.queue_id
         queue = self._queues[key]

@@ -48,12 +48,14 @@ class ConsumerOffsets:
     An operator's reset is committed at once, and pending until a consumer next pulls the queue and
     is sent to the new offset; till then no consumer's commit undoes it. A consumer that asks for
     its offset meanwhile begins there, and need not be sent. Pending resets and pull offsets are
-    only in memory.
+    only in memory. There is room for ``most`` committed offsets; saved ones are taken all.
     """
 
-    def __init__(self, table: dict[str, dict[int, int]] | None = None) -> None:
-        self.table = table if table is not None else {}
+    def __init__(self, *, most: int = 1 << 31) -> None:
+        self.table: dict[str, dict[int, int]] = {}
         self.changed = False
+        self.most = most
+        self._count = 0
         self._pulled: dict[_Place, int] = {}
         self._resets: dict[_Place, _Reset] = {}
 
@@ -64,10 +66,14 @@ class ConsumerOffsets:
             if len(self.table[key]) < len(queues):
                 dropped = {number: at for number, at in queues.items() if not is_offset(at)}
                 log.warning("%s: these are no offsets, and dropped: %s", key, dropped)
+        self._recount()
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set the offset of the next message ``group`` is to consume from a queue."""
-        queues = self.table.setdefault(topic + SEPARATOR + group, {})
+        """Set the offset of the next message ``group`` is to consume from a queue.
+
+        Raises BrokerError when there is no room for one more.
+        """
+        queues = self._queues(group, topic, queue_id)
         before = queues.get(queue_id)
         if before is not None and offset < before:
             log.warning(
@@ -79,12 +85,17 @@ class ConsumerOffsets:
 
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """Note that ``group`` has pulled a queue up to ``next_offset``."""
-        self._pulled[topic, group, queue_id] = next_offset
+        place = topic, group, queue_id
+        if place in self._pulled or len(self._pulled) < self.most:
+            self._pulled[place] = next_offset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set an offset as an operator wants it, whatever the consumers commit meanwhile."""
+        """Set an offset as an operator wants it, whatever the consumers commit meanwhile.
+
+        Raises BrokerError when there is no room for one more.
+        """
+        self._queues(group, topic, queue_id)[queue_id] = offset
         self._resets[topic, group, queue_id] = _Reset(offset)
-        self.table.setdefault(topic + SEPARATOR + group, {})[queue_id] = offset
         self.changed = True
 
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
@@ -110,10 +121,15 @@ class ConsumerOffsets:
         return pending.offset
 
     def clone(self, source: str, group: str, topic: str) -> None:
-        """Let ``group`` continue in a topic where ``source`` is; nothing if that is nowhere."""
+        """Let ``group`` continue in a topic where ``source`` is; nothing if that is nowhere.
+
+        Raises BrokerError when there is no room for its offsets.
+        """
         queues = self.table.get(topic + SEPARATOR + source)
         if queues is not None:
+            self._check_room(len(queues))
             self.table[topic + SEPARATOR + group] = dict(queues)
+            self._recount()
             _drop(self._resets, lambda reset, its_group: (reset, its_group) == (topic, group))
             self.changed = True
 
@@ -144,10 +160,32 @@ class ConsumerOffsets:
         """Drop what a group that is gone has committed."""
         self._forget(lambda _topic, committed: committed == group)
 
+    def _queues(self, group: str, topic: str, queue_id: int) -> dict[int, int]:
+        """A group's offsets in a topic, with room for ``queue_id``. Raises BrokerError."""
+        key = topic + SEPARATOR + group
+        queues = self.table.get(key)
+        if queues is None or queue_id not in queues:
+            self._check_room(1)
+            queues = self.table.setdefault(key, {})
+            self._count += 1
+        return queues
+
+    def _check_room(self, number: int) -> None:
+        if self._count + number > self.most:
+            raise BrokerError(
+                codes.SYSTEM_BUSY,
+                f"{self._count} offsets are kept, and {self.most} is the most (maxOffsetEntries): "
+                "delete groups that are gone, or raise the limit",
+            )
+
+    def _recount(self) -> None:
+        self._count = sum(map(len, self.table.values()))
+
     def _forget(self, is_gone: Callable[[str, str], bool]) -> None:
         for key in [key for key in self.table if is_gone(*key.split(SEPARATOR, 1))]:
             del self.table[key]
             self.changed = True
+        self._recount()
         _drop(self._pulled, is_gone)
         _drop(self._resets, is_gone)
 

@@ -25,6 +25,7 @@ from orbitmq.broker.statistics import Statistics
 from orbitmq.broker.topics import READ_WRITE, TopicTable
 from orbitmq.errors import BrokerError
 from orbitmq.message import PullStatus
+from orbitmq.net.burst import Burst
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.pull import GetResult, GetStatus
 from orbitmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
@@ -103,12 +104,15 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         self._offsets = offsets
         self._budget = budget
         self._statistics = statistics
+        self._held_burst = Burst(log)
         self.renew(config)
 
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on."""
         self.subscriptions.renew(config)
         self._permission = config.broker_permission
+        self._most_held = config.max_held_pulls
+        self._most_held_of_one = config.max_held_pulls_per_connection
         self._max_count = config.max_pull_count
         self._max_bytes = config.max_pull_bytes
 
@@ -133,6 +137,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
         if pulled.status is not PullStatus.NO_NEW_MESSAGE or not pull.suspend_ms:
             return pulled
+        self._check_room(owner)
         self.held.hold(
             HeldPull(
                 pull.topic,
@@ -145,6 +150,24 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             )
         )
         return None
+
+    def _check_room(self, owner: _OwnerT) -> None:
+        """Raise BrokerError when too many pulls wait already, of all or of ``owner``."""
+        held, most = len(self.held), self._most_held
+        key = "maxHeldPulls"
+        if held < most:
+            held, most = self.held.held_for(owner), self._most_held_of_one
+            key = "maxHeldPullsPerConnection"
+        if held >= most:
+            self._held_burst.tell(
+                "%d pulls wait, and more are refused (%s): raise the limit, or use fewer consumers",
+                held, key,
+            )  # fmt: skip
+            raise BrokerError(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]system busy, start flow control for a while: {held} pulls wait already "
+                f"({key})",
+            )
 
     def _within_budget(self, match: MessageFilter) -> MessageFilter:
         """``match`` for a pull that waits."""

@@ -27,6 +27,7 @@ from orbitmq.broker.handlers.topics import TopicHandlers
 from orbitmq.broker.handlers.transaction import TransactionHandlers
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
+from orbitmq.net.receiving import Receiving
 from orbitmq.net.server import Server
 
 log = logging.getLogger("orbitmq.broker")
@@ -85,8 +86,10 @@ class BrokerServer:
         )
         broker.every(lambda: broker.config.scan_interval_ms, self._hang_up_on_idle)
         broker.settings.watch(self._renew)
-        self._losses_to_tell = False
+        self._receiving = Receiving()
         self._timer: asyncio.TimerHandle | None = None
+        self._renew(broker.config)
+        self._losses_to_tell = False
         self._timer_due_ms: int | None = None
 
     async def start(
@@ -102,6 +105,7 @@ class BrokerServer:
         """Stop listening, hang up, and run no more jobs; the broker itself stays open."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         await self._fast_server.close()
         await self._server.close()
         self._settings.close()
@@ -125,7 +129,12 @@ class BrokerServer:
         self._pulls.renew(config)
         for server in (self._server, self._fast_server):
             server.idle_ms = config.connection_idle_ms
-        self._loop.call_soon(self._run_later)
+            server.max_connections = config.max_connections
+            server.receiving = self._receiving
+        self._receiving.most = config.max_receiving_bytes
+        self._answers.renew(config)
+        if self._timer is not None:
+            self._run_later()
 
     def _hang_up_on_idle(self) -> None:
         for server in (self._server, self._fast_server):

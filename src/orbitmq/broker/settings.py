@@ -99,6 +99,19 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("channelExpiredTimeout", "client_timeout_ms", _NUMBER, live=True),
     Key("serverChannelMaxIdleTimeSeconds", "connection_idle_ms", _SECONDS, live=True),
     Key("scanInterval", "scan_interval_ms", _NUMBER, live=True),
+    # Protection.
+    Key("brokerFastFailureEnable", "fast_failure", _FLAG, live=True),
+    Key("maxUnansweredBytes", "max_unanswered_bytes", _NUMBER, live=True),
+    Key(
+        "maxUnansweredBytesPerConnection", "max_unanswered_bytes_per_connection", _NUMBER, live=True
+    ),
+    Key("maxConnections", "max_connections", _NUMBER, live=True),
+    Key("maxReceivingBytes", "max_receiving_bytes", _NUMBER, live=True),
+    Key("maxHeldPulls", "max_held_pulls", _NUMBER, live=True),
+    Key("maxHeldPullsPerConnection", "max_held_pulls_per_connection", _NUMBER, live=True),
+    Key("maxOffsetEntries", "max_offset_entries", _NUMBER, live=True),
+    Key("maxTopics", "max_topics", _NUMBER, live=True),
+    Key("maxGroups", "max_groups", _NUMBER, live=True),
     # The store.
     _store("mappedFileSizeCommitLog", "mapped_file_size", _NUMBER),
     _store("mappedFileSizeConsumeQueue", "consume_queue_units", Inverse(_UNIT_SIZE)),
@@ -164,6 +177,15 @@ KEPT_SETTINGS: Final = "orbitmq.properties"
 """Where changes are kept, below ``config/``, when the broker was started without a file."""
 
 OWN_KEYS: Final = {
+    "maxUnansweredBytes",
+    "maxUnansweredBytesPerConnection",
+    "maxConnections",
+    "maxReceivingBytes",
+    "maxHeldPulls",
+    "maxHeldPullsPerConnection",
+    "maxOffsetEntries",
+    "maxTopics",
+    "maxGroups",
     "enableTopicMessageTypeCheck",
     "fastListenPort",
     "nameServerPort",

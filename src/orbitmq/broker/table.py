@@ -7,7 +7,7 @@ state it was made to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 from orbitmq import codes
@@ -45,7 +45,10 @@ class ConfigTable(Generic[_ConfigT]):
     """``entries`` by name; ``version`` is new with each change, made at the time ``now_ms`` gives.
 
     ``changed`` says that the table differs from its file, ``changes`` what is in no journal yet.
+    There is room for ``most`` entries, as the setting ``limit`` says; saved ones are taken all.
     """
+
+    limit = ""
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class ConfigTable(Generic[_ConfigT]):
         change: type[TableChange],
     ) -> None:
         self.entries = entries
+        self.most = 1 << 31
         self.version = DataVersion(timestamp=now_ms())
         self.changed = False
         self.changes: list[TableChange] = []
@@ -93,7 +97,19 @@ class ConfigTable(Generic[_ConfigT]):
         """An entry as it may be, of one that was saved when other rules held."""
         return entry
 
+    def check_room(self, names: Iterable[str]) -> None:
+        """Raise BrokerError when there is no room for ``names`` besides what is there."""
+        new = sum(name not in self.entries for name in set(names))
+        if new and len(self.entries) + new > self.most:
+            raise BrokerError(
+                codes.SYSTEM_ERROR,
+                f"there are {len(self.entries)} already, and {self.most} is the most ({self.limit})"
+                ": delete some that are not used, or raise the limit",
+            )
+
     def _set(self, name: str, entry: _ConfigT) -> None:
+        if name not in self.entries and len(self.entries) >= self.most:
+            self.check_room([name])
         self.entries[name] = entry
         self._note(name, entry)
 

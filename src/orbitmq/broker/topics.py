@@ -61,16 +61,20 @@ class TopicChange(TableChange, frozen=True):
 class TopicTable(ConfigTable[TopicConfig]):
     """All topics, ``topics`` by name; ``on_change`` is called with those new or different."""
 
+    limit = "maxTopics"
+
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int], delay_levels: int) -> None:
         built_in = _built_in_topics(config, delay_levels)
         super().__init__({topic.topic_name: topic for topic in built_in}, now_ms, TopicChange)
         self.on_change: Callable[[Iterable[TopicConfig]], None] = _ignore
         self._config = config
+        self.most = config.max_topics
         self.topics = self.entries
         self.get = self.topics.get
 
     def renew(self, config: BrokerConfig) -> None:
         """Go by these settings from now on; the pattern of new topics follows them."""
+        self.most = config.max_topics
         before, self._config = self._config, config
         pattern = _auto_create_topic(config)
         if pattern is not None and pattern != _auto_create_topic(before):
@@ -109,6 +113,7 @@ class TopicTable(ConfigTable[TopicConfig]):
         IllegalNameError, or BrokerError for what no topic can be.
         """
         updated = {topic.topic_name: self._updated(topic) for topic in topics}
+        self.check_room(updated)
         for topic in updated.values():
             self.put(topic)
 

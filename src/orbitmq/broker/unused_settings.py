@@ -245,7 +245,7 @@ UNUSED: Final = (
         "what it sets is not here yet",
         """
         msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
-        brokerFastFailureEnable=true waitTimeMillsInSendQueue=200
+        waitTimeMillsInSendQueue=200
 
         maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
         transactionOpBatchInterval=3000 subscriptionExpiredTimeout=600000

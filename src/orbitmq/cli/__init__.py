@@ -20,19 +20,20 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit code: 0, or 2 for what cannot be done as asked."""
-    from orbitmq.cli import broker, simulate
+    """Run the command; returns its exit code: 0, its own, or 2 for what cannot be done as asked."""
+    from orbitmq.cli import broker, simulate, store
 
     parser = _Parser(prog="orbitmq", description="RocketMQ for Python.", allow_abbrev=False)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     broker.add_parser(commands)
     simulate.add_parser(commands)
+    store.add_parser(commands)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
-        options.run(options)
+        code: int | None = options.run(options)
     except OrbitMQError as error:
         print(f"orbitmq: {error}", file=sys.stderr)
         return BAD_INPUT
-    return 0
+    return code or 0

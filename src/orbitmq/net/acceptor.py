@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from orbitmq import descriptors
+from orbitmq.net.burst import Burst
 from orbitmq.net.tls import (
     HANDSHAKE_BYTE,
     HANDSHAKE_SECONDS,
@@ -28,11 +29,13 @@ log = logging.getLogger("orbitmq.net")
 
 _PAUSE_SECONDS = 1.0
 _ACCEPTED_AT_ONCE = 64
-_COMPLAINT_SECONDS = 60.0
 
 
 class Acceptor:
     """Accepts connections on ``listener``, which it closes, for protocols of ``new_protocol``.
+
+    ``most`` says how many may be open at a time, 0: as many as there can be; whoever owns them says
+    by :meth:`left` when one has ended.
 
     Made and used on its loop. Raises ConfigError when the certificate cannot be used.
     """
@@ -42,6 +45,7 @@ class Acceptor:
         listener: socket.socket,
         new_protocol: Callable[[], asyncio.BaseProtocol],
         tls: ServerTls | None,
+        most: Callable[[], int] = lambda: 0,
     ) -> None:
         self._context = None if tls is None else tls.context()
         self._enforcing = tls is not None and tls.mode is TlsMode.ENFORCING
@@ -51,7 +55,9 @@ class Acceptor:
         # Who sent nothing yet, with its address and since when a sweep knows it.
         self._undecided: dict[socket.socket, tuple[str, int | None]] = {}
         self._making: set[asyncio.Task[None]] = set()
-        self._complaints = _Complaints(self._loop)
+        self._most = most
+        self._open = 0
+        self._burst = Burst(log, self._loop.time)
         self._loop.add_reader(listener, self._accept)
 
     async def close(self) -> None:
@@ -64,6 +70,10 @@ class Acceptor:
         for task in making:
             task.cancel()
         await asyncio.gather(*making, return_exceptions=True)
+
+    def left(self) -> None:
+        """A connection that was made has ended."""
+        self._open -= 1
 
     def sweep(self, now_ms: int, idle_ms: int) -> None:
         """Hang up on those who have not sent a first byte for ``idle_ms``."""
@@ -81,7 +91,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # too many open files: waiting may help
-                self._complaints.add(f"accepting pauses for {_PAUSE_SECONDS:g} s: {error}")
+                self._complain(f"accepting pauses for {_PAUSE_SECONDS:g} s: {error}")
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(_PAUSE_SECONDS, self._accept_again)
                 return
@@ -91,14 +101,31 @@ class Acceptor:
         # The lowest free number is given, so all below it are in use, by whomever.
         if connection.fileno() >= descriptors.limit() - descriptors.reserve():
             connection.close()
-            self._complaints.add(f"{peer} is refused")
+            self._complain(f"{peer} is refused")
             return
+        most = self._most()
+        if most and self._open >= most:
+            connection.close()
+            self._burst.tell(
+                "%s is refused: %d connections are open, which is the most (maxConnections): raise "
+                "the limit, or connect fewer clients", peer, self._open,
+            )  # fmt: skip
+            return
+        self._open += 1
         connection.setblocking(False)
         if self._context is None:
             self._make(connection, peer, secure=False)
         else:
             self._undecided[connection] = peer, None
             self._loop.add_reader(connection, self._look, connection)
+
+    def _complain(self, what: str) -> None:
+        """Say that descriptors are short."""
+        self._burst.tell(
+            "%s: this process may have %d files and connections open, and keeps %d of them for the "
+            "store's files; raise the limit (ulimit -n, LimitNOFILE), or connect fewer clients",
+            what, descriptors.limit(), descriptors.reserve(),
+        )  # fmt: skip
 
     def _accept_again(self) -> None:
         if self._listener.fileno() >= 0:
@@ -145,35 +172,15 @@ class Acceptor:
         elif error is not None:
             log.error("%s made no connection", peer, exc_info=error)
         if error is not None or task.cancelled():
+            self._open -= 1
             connection.close()
 
     def _drop(self, connection: socket.socket) -> None:
         self._forget(connection)
+        self._open -= 1
         connection.close()
 
     def _forget(self, connection: socket.socket) -> None:
         """Look no more at what an undecided connection sends."""
         del self._undecided[connection]
         self._loop.remove_reader(connection)
-
-
-class _Complaints:
-    """Says that descriptors are short, at most once a minute, as who is refused comes again."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._quiet_until = 0.0
-        self._unsaid = 0
-
-    def add(self, what: str) -> None:
-        now = self._loop.time()
-        if now < self._quiet_until:
-            self._unsaid += 1
-            return
-        log.warning(
-            "%s: this process may have %d files and connections open, and keeps %d of them for the "
-            "store's files; raise the limit (ulimit -n, LimitNOFILE), or connect fewer clients "
-            "(%d such refusals in the minute before were not logged)",
-            what, descriptors.limit(), descriptors.reserve(), self._unsaid,
-        )  # fmt: skip
-        self._quiet_until, self._unsaid = now + _COMPLAINT_SECONDS, 0

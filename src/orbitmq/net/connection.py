@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from orbitmq.codes import GO_AWAY, RequestCode
 from orbitmq.errors import ConnectionLostError, NetworkError, RequestTimeoutError, WireError
+from orbitmq.net.receiving import Receiving
 from orbitmq.wire.command import RemotingCommand, encode_request
 from orbitmq.wire.frames import FRAME_LIMIT, FrameDecoder
 from orbitmq.wire.signing import Fields, RpcHook
@@ -54,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
     from which nothing came all the while a request waited, two seconds or more, is taken for dead
     and the connection ends (NettyClientConfig.clientCloseSocketIfTimeout).
 
+    ``receiving`` bounds what is held of frames that are not whole, of all connections.
     ``context`` is the owner's, for what it knows of this peer.
     """
 
@@ -80,6 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         self._on_go_away = on_go_away
         self._hook = hook
         self._serving = serving
+        self.receiving: Receiving | None = None
+        self._unfinished = 0  # bytes of a large frame, as ``receiving`` knows
         self._decoder = FrameDecoder(frame_limit)
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
@@ -264,6 +268,9 @@ class Connection(asyncio.BufferedProtocol):
             self.close(error)
         if self._on_tick_end:
             self._on_tick_end()
+        if self.receiving is not None and self._decoder.unfinished != self._unfinished:
+            self._unfinished = self._decoder.unfinished
+            self.receiving.note(self, self._unfinished)
         self._flush_later = scheduled
         if self._out and not scheduled:
             self._flush()
@@ -293,6 +300,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the waiters and tell the owner, once."""
+        if self._unfinished and self.receiving is not None:
+            self._unfinished = 0
+            self.receiving.note(self, 0)
         self._end(exc)
         error, on_closed = self._close_error, self._on_closed
         self._on_closed = None

@@ -58,6 +58,8 @@ def refusal(command: RemotingCommand, connection: Connection, error: Exception) 
     if code is None:
         log.error("%s from %s failed", what, connection.peer, exc_info=error)
         code, remark = codes.SYSTEM_ERROR, f"{what} failed: {type(error).__name__}: {error}"
+    elif code == codes.SYSTEM_BUSY:  # whoever is busy says so, once
+        log.debug("%s from %s is refused: %s", what, connection.peer, remark)
     elif command.is_oneway:
         log.warning("one-way %s from %s is refused: %s", what, connection.peer, remark)
     else:

@@ -14,6 +14,7 @@ from weakref import WeakSet
 from orbitmq.errors import ConfigError
 from orbitmq.net.acceptor import Acceptor
 from orbitmq.net.connection import Connection, RequestHandler
+from orbitmq.net.receiving import Receiving
 from orbitmq.net.tls import ServerTls, TlsMode
 from orbitmq.wire.frames import FRAME_LIMIT
 
@@ -31,7 +32,8 @@ class Server:
     ``on_tick_end`` runs after the commands of each read; ``on_connected`` and ``on_closed`` follow
     each connection's life. ``connections`` holds the open ones. ``tls`` has it speak TLS too, or
     only. :meth:`sweep`, called now and then, ends those that are idle for ``idle_ms``, which may be
-    changed.
+    changed, as may ``max_connections``, 0 for as many as there can be, and ``receiving``, which
+    bounds the memory of frames being received and may be shared by servers.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class Server:
         self._frame_limit = frame_limit
         self._tls = None if tls is None or tls.mode is TlsMode.DISABLED else tls
         self.idle_ms = idle_ms
+        self.max_connections = 0
+        self.receiving = Receiving()
         self._acceptor: Acceptor | None = None
         self._deserted = asyncio.Event()
         self._deserted.set()
@@ -73,7 +77,9 @@ class Server:
 
     async def serve(self, listener: socket.socket) -> None:
         """As :meth:`start`, on a socket from :func:`listen`, which this server closes."""
-        self._acceptor = Acceptor(listener, self._new_connection, self._tls)
+        self._acceptor = Acceptor(
+            listener, self._new_connection, self._tls, lambda: self.max_connections
+        )
         self.host, self.port = listener.getsockname()[:2]
 
     def sweep(self, now_ms: int) -> None:
@@ -110,7 +116,7 @@ class Server:
             await self._deserted.wait()
 
     def _new_connection(self) -> Connection:
-        return Connection(
+        connection = Connection(
             self._on_request,
             on_tick_end=self._on_tick_end,
             on_connected=self._connected,
@@ -118,6 +124,8 @@ class Server:
             frame_limit=self._frame_limit,
             serving=True,
         )
+        connection.receiving = self.receiving
+        return connection
 
     def _connected(self, connection: Connection) -> None:
         self.connections.add(connection)
@@ -127,6 +135,8 @@ class Server:
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         self.connections.discard(connection)
+        if self._acceptor is not None:
+            self._acceptor.left()
         if not self.connections:
             self._deserted.set()
         if self._on_closed:

@@ -30,6 +30,7 @@ FILLER_SIZE: Final = 2**31 - 1
 """The size field of an entry without a record (ConsumeQueue.fillPreBlank)."""
 
 _FILL: Final = 50_000
+_MOST_OFFSET: Final = (2**63 - 1) // UNIT_SIZE - 2**31  # the last file's end is still a long
 _FIRST_FILLER: Final = UNIT.pack(0, FILLER_SIZE, 0)
 
 
@@ -297,6 +298,9 @@ class ConsumeQueue:
         last = self.unit(self.max_offset - 1)
         is_live_queue = last is not None and is_live(last, log_min)
         filler = _FIRST_FILLER
+        if offset > _MOST_OFFSET:
+            logger.warning("%s: offset %d left out, it is impossible", self, offset)
+            return
         if offset == 0 or (offset > self.max_offset and not is_live_queue):
             self._start_at(offset)
         elif self.max_offset < offset <= self.max_offset + max(self._file_units, most_missing):

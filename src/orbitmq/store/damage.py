@@ -62,8 +62,8 @@ def broken_files(directory: Path, size: int, known_size: int) -> list[BrokenFile
     last use, 0 where not known. Raises OSError.
     """
     sizes = _sizes(directory)
-    if sizes and not sizes[max(sizes)]:
-        sizes.pop(max(sizes))  # an empty last file is what a crash leaves
+    while sizes and not sizes[max(sizes)]:
+        sizes.pop(max(sizes))  # empty last files are what a crash leaves
     fits = known_size == size or (not known_size and size in sizes.values())
     if not fits or any(base % size or found > size for base, found in sizes.items()):
         return []

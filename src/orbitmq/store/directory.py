@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from orbitmq.errors import StoreLockedError
+from orbitmq.errors import StoreError, StoreLockedError
 from orbitmq.store.file_ops import FileOps, store_error
 
 _OWN: Final = "orbitmq from "
@@ -75,6 +77,29 @@ class StoreDirectory:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Keep brokers out of a store directory that is looked at, and look at none that one uses.
+
+    Raises StoreLockedError, and StoreError when it is no store directory.
+    """
+    if not (root / "commitlog").is_dir():
+        raise StoreError(
+            f"{root} is no store directory: there is no commitlog in it. Give the directory that "
+            "storePathRootDir or --store names",
+            str(root),
+        )
+    try:
+        fd = _lock(root / "lock", root)
+    except OSError as error:
+        raise store_error(error, root, "lock the store directory") from error
+    try:
+        yield
+    finally:
+        _unlock_first_byte(fd)
+        os.close(fd)
 
 
 def _own_from(abort: Path) -> int | None:

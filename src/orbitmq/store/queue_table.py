@@ -86,7 +86,7 @@ class QueueTable:
     def totals(self) -> tuple[int, int]:
         """How many queues have entries, and the sum of all ``max_offset``: see Mark."""
         offsets = [queue.max_offset for queue in self.all() if queue.max_offset]
-        return len(offsets), sum(offsets)
+        return len(offsets), sum(offsets) & _BEYOND_ALL
 
     def flush(self) -> None:
         """Remove the files of what is gone, then write all tails to files.

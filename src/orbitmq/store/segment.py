@@ -32,8 +32,8 @@ def segment_name(base: int) -> str:
 def list_segments(directory: Path, size: int, kind: str, setting: str) -> list[int]:
     """The first offsets of the segments in ``directory``, ascending; [] when it does not exist.
 
-    An empty last file, left by a crash right after its creation, is deleted, as
-    MappedFileQueue.doLoad does. Raises CorruptStoreError when a file has another size than
+    Empty last files, left by a crash right after their creation, are deleted; Java's
+    MappedFileQueue.doLoad deletes one. Raises CorruptStoreError when a file has another size than
     ``size`` (``kind`` says what it is, ``setting`` what sets it) or one is missing in between.
     """
     try:
@@ -41,7 +41,7 @@ def list_segments(directory: Path, size: int, kind: str, setting: str) -> list[i
     except FileNotFoundError:
         return []
     files = [entry for entry in entries if entry.name.isascii() and entry.name.isdigit()]
-    if files and files[-1].stat().st_size == 0:
+    while files and files[-1].stat().st_size == 0:
         logger.warning("the %s %s is empty, as a crash leaves it: deleted", kind, files[-1].path)
         Path(files.pop().path).unlink()
     for entry in files:

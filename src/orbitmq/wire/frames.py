@@ -110,6 +110,11 @@ class FrameDecoder:
         """Bytes held of a frame that is not complete yet."""
         return self._end - self._start + len(self._frame or b"")
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes held of a frame that is larger than the receive buffer."""
+        return 0 if self._frame is None else len(self._frame)
+
     def shrink(self) -> None:
         """Give back what the buffer has grown to, unless it holds part of a frame."""
         if self._size > self._first and not self.pending:

@@ -58,6 +58,8 @@ class SendHandlers:
         }
 
     def _send(self, command: RemotingCommand, connection: Connection) -> None:
+        if self._answers.unanswered:
+            self._answers.check_room(connection)
         if command.code == _SEND_V1:
             header: SendRequestHeader = command.header(SendMessageRequestHeader)
         else:
