@@ -103,7 +103,11 @@ if TYPE_CHECKING:
     from orbitmq.producer.local_transactions import LocalTransactionState, TransactionMessage
     from orbitmq.producer.outgoing import split_batch
     from orbitmq.producer.requests import create_reply_message
-    from orbitmq.producer.selectors import select_queue_by_hash, select_queue_by_random
+    from orbitmq.producer.selectors import (
+        select_queue_by_hash,
+        select_queue_by_machine_room,
+        select_queue_by_random,
+    )
     from orbitmq.producer.transaction import Transaction, TransactionSendResult
     from orbitmq.wire.admin_bodies import (
         ConsumerConnection,
@@ -125,6 +129,7 @@ if TYPE_CHECKING:
         TopicRouteData,
         TopicStatsTable,
     )
+    from orbitmq.wire.compress import CompressionType
     from orbitmq.wire.message_view import MessageView
     from orbitmq.wire.operator_bodies import BrokerStatsData, ProducerInfo, QueueTimeSpan
     from orbitmq.wire.running_info import (
@@ -191,7 +196,9 @@ _HOMES = {
     "orbitmq.producer.local_transactions": "LocalTransactionState TransactionMessage",
     "orbitmq.producer.outgoing": "split_batch",
     "orbitmq.producer.requests": "create_reply_message",
-    "orbitmq.producer.selectors": "select_queue_by_hash select_queue_by_random",
+    "orbitmq.producer.selectors": """
+        select_queue_by_hash select_queue_by_machine_room select_queue_by_random
+    """,
     "orbitmq.producer.transaction": "Transaction TransactionSendResult",
     "orbitmq.wire.admin_bodies": """
         ConsumeStats ConsumerConnection ProducerConnection QueryConsumeQueueResponseBody
@@ -201,6 +208,7 @@ _HOMES = {
         GroupRetryPolicy MessageModel SubscriptionData SubscriptionGroupConfig TopicConfig
         TopicRouteData TopicStatsTable
     """,
+    "orbitmq.wire.compress": "CompressionType",
     "orbitmq.wire.message_view": "MessageView",
     "orbitmq.wire.operator_bodies": "BrokerStatsData ProducerInfo QueueTimeSpan",
     "orbitmq.wire.running_info": """
@@ -242,6 +250,7 @@ __all__ = [
     "ClusterInfo",
     "ColdDataFlowCtrInfo",
     "CommunicationMode",
+    "CompressionType",
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
@@ -337,6 +346,7 @@ __all__ = [
     "WireError",
     "create_reply_message",
     "select_queue_by_hash",
+    "select_queue_by_machine_room",
     "select_queue_by_random",
     "split_batch",
 ]

@@ -1,4 +1,4 @@
-"""docs/from-java.md names everything public of Java's consumers, and only what we have."""
+"""docs/from-java.md names everything public of Java's clients, and only what we have."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ import msgspec
 import pytest
 
 import orbitmq
-from orbitmq import PullTaskContext
+from orbitmq import (
+    CheckForbiddenContext,
+    EndTransactionContext,
+    Message,
+    PullTaskContext,
+    SendMessageContext,
+    SendResult,
+)
 from orbitmq.admin.config import AdminConfig
 from orbitmq.consumer.config import LitePullConfig, PullScheduleConfig, PushConfig
 from orbitmq.consumer.parts import PartArguments
+from orbitmq.producer.config import TransactionProducerConfig
 from tests.apache.java_program import JavaProgram
 from tests.docs.snippets import ROOT
 
@@ -29,17 +37,38 @@ JAVA = {
     "MQPullConsumerScheduleService": (
         "org.apache.rocketmq.client.consumer.MQPullConsumerScheduleService"
     ),
+    "DefaultMQProducer": "org.apache.rocketmq.client.producer.DefaultMQProducer",
+    "TransactionMQProducer": "org.apache.rocketmq.client.producer.TransactionMQProducer",
+    "Message": "org.apache.rocketmq.common.message.Message",
+    "SendResult": "org.apache.rocketmq.client.producer.SendResult",
+    "SendMessageContext": "org.apache.rocketmq.client.hook.SendMessageContext",
+    "CheckForbiddenContext": "org.apache.rocketmq.client.hook.CheckForbiddenContext",
+    "EndTransactionContext": "org.apache.rocketmq.client.hook.EndTransactionContext",
     "DefaultMQAdminExt": "org.apache.rocketmq.tools.admin.DefaultMQAdminExt",
 }
 SETTINGS = {
     field.name
-    for config in (AdminConfig, LitePullConfig, PushConfig, PullScheduleConfig)
+    for config in (
+        AdminConfig,
+        LitePullConfig,
+        PushConfig,
+        PullScheduleConfig,
+        TransactionProducerConfig,
+    )
     for field in msgspec.structs.fields(config)
 }
 FACES = [
     getattr(orbitmq, name)
     for name in orbitmq.__all__
-    if name.endswith(("Admin", "Consumer", "Service"))
+    if name.endswith(("Admin", "Consumer", "Producer", "Service"))
+]
+VALUES = [
+    CheckForbiddenContext,
+    EndTransactionContext,
+    Message,
+    PullTaskContext,
+    SendMessageContext,
+    SendResult,
 ]
 
 
@@ -58,7 +87,7 @@ def tables() -> dict[str, list[tuple[set[str], str]]]:
 
 @pytest.mark.apache
 @pytest.mark.xdist_group("jvm-alone")
-def test_no_public_name_of_javas_consumers_is_missing(apache: ApacheRelease) -> None:
+def test_no_public_name_of_javas_clients_is_missing(apache: ApacheRelease) -> None:
     with JavaProgram(apache, "ApiNames", list(JAVA.values())) as program:
         program.wait()
         names = {heading: set(program.wait_for(heading)) for heading in JAVA}
@@ -82,6 +111,10 @@ def is_ours(name: str, mark: str) -> bool:
         return name in orbitmq.__all__ or any(hasattr(face, name) for face in FACES)
     if mark == "=":
         return name in PartArguments.__annotations__ or any(
-            name in inspect.signature(face).parameters for face in FACES
+            name in inspect.signature(face).parameters for face in [*FACES, Message]
         )
-    return name in SETTINGS or any(hasattr(face, name) for face in [*FACES, PullTaskContext])
+    return (
+        name in SETTINGS
+        or name in orbitmq.__all__
+        or any(hasattr(owner, name) for owner in [*FACES, *VALUES])
+    )

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orbitmq import LitePullConsumer, PushConsumer
-from orbitmq.wire.trace import FIELD_END, RECORD_END, ConsumeTrace, ContextCode, TracedMessage
+from orbitmq import LitePullConsumer, MessageType, PushConsumer
+from orbitmq.wire.trace import (
+    FIELD_END,
+    RECORD_END,
+    ConsumeTrace,
+    ContextCode,
+    SentMessage,
+    TracedMessage,
+    recalled,
+)
 from tests.apache.exchanges import send_messages
 from tests.apache.java_program import JavaProgram, options
 from tests.apache.python_clients import PATIENT
@@ -45,6 +53,25 @@ def test_apaches_classes_read_and_write_the_same_records(apache: ApacheRelease) 
     records = trace.before()
     records += trace.after(12, ContextCode.SUCCESS, 1_700_000_000_024, success=True)
     records += trace.after(7, ContextCode.TIME_OUT, 1_700_000_000_014, success=False)
+    sent = SentMessage("orders", "ID", "paid", None, "127.0.0.1:10911", MessageType.DELAY)
+    records += sent.published(
+        "shops",
+        "DefaultRegion",
+        1_700_000_000_000,
+        4,
+        body_length=7,
+        offset_message_id="OFFSET",
+        success=True,
+    )
+    records += sent.transaction_ended(
+        "shops",
+        "DefaultRegion",
+        1_700_000_000_000,
+        transaction_id="ID",
+        state="ROLLBACK_MESSAGE",
+        from_check=True,
+    )
+    records += recalled("shops", "DefaultRegion", 1_700_000_000_000, "orders", "ID", success=False)
     assert by_apache(apache, records) == cut(records)
 
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -23,12 +23,26 @@ from orbitmq import (
     TransactionProducer,
 )
 from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.store.config import StoreConfig
 from orbitmq.testing.clock import ManualClock
-from orbitmq.testing.wait import wait_until
+from tests.patience import eventually
 from tests.producer.test_producer_broker import pull_all
 
 COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState
+UNENDING: Final[dict[str, Any]] = {
+    "client_timeout_ms": 1 << 30,
+    "connection_idle_ms": 1 << 30,
+    "transaction_check_max": 1 << 30,
+    "store_config": StoreConfig(file_reserved_hours=1 << 20),
+}
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+
+@pytest.fixture
+def broker(clock: ManualClock) -> Iterator[EmbeddedBroker]:
+    """One that asks again and again, however far the clock is moved until it has its answer."""
+    with EmbeddedBroker(clock=clock, **UNENDING) as running:
+        yield running
 
 
 @contextmanager
@@ -47,7 +61,7 @@ def delivered(broker: EmbeddedBroker, topic: str = "orders") -> list[bytes]:
 
 def has_ended(broker: EmbeddedBroker, count: int = 1) -> None:
     """Wait until so many ends have reached the broker."""
-    wait_until(
+    eventually(
         lambda: broker.call(lambda node: node.broker.store.max_offset(OP, 0)) >= count,
         f"{count} ended transactions",
     )
@@ -62,7 +76,7 @@ def look_through(broker: EmbeddedBroker, clock: ManualClock) -> None:
 
 
 def wait_for_member(broker: EmbeddedBroker, group: str = "shop") -> None:
-    wait_until(
+    eventually(
         lambda: broker.call(lambda node: bool(node.broker.producers.groups.get(group))),
         f"a producer of {group}",
     )
@@ -79,7 +93,7 @@ def asked_until(broker: EmbeddedBroker, clock: ManualClock, count: int) -> None:
         look_through(broker, clock)
         return broker.call(lambda node: node.broker.store.max_offset(OP, 0)) >= count
 
-    wait_until(ended, f"{count} ended transactions")
+    eventually(ended, f"{count} ended transactions")
 
 
 class TestExecute:
@@ -277,8 +291,12 @@ class TestCheck:
             for _ in range(3):
                 producer.send_message_in_transaction(Message("orders", b"x"))
             wait_for_member(broker)
-            look_through(broker, clock)
-            wait_until(lambda: "is left out" in caplog.text, "the third check")
+
+            def left_out() -> bool:
+                look_through(broker, clock)
+                return "is left out" in caplog.text
+
+            eventually(left_out, "the third check")
             go_on.set()
             asked_until(broker, clock, 3)
 
@@ -288,8 +306,12 @@ class TestCheck:
         with transaction_producer(broker, lambda *_: UNKNOWN) as producer:
             producer.send_message_in_transaction(Message("orders", b"x"))
             wait_for_member(broker)
-            look_through(broker, clock)
-            wait_until(lambda: "give it check_local_transaction" in caplog.text, "the question")
+
+            def asked() -> bool:
+                look_through(broker, clock)
+                return "give it check_local_transaction" in caplog.text
+
+            eventually(asked, "the question")
 
     def test_a_check_may_not_shut_its_producer_down(
         self, broker: EmbeddedBroker, clock: ManualClock
@@ -353,7 +375,7 @@ def test_a_namespace_stays_out_of_sight(broker: EmbeddedBroker, clock: ManualClo
             look_through(broker, clock)
             return broker.call(lambda node: node.broker.store.max_offset(OP, 0)) >= 1
 
-        wait_until(ended, "the end")
+        eventually(ended, "the end")
     assert set(topics) == {"orders"}
     assert set(delivered(broker, "space%orders")) == {b"x"}
 

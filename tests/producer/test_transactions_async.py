@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,8 +18,22 @@ from orbitmq import (
 )
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.testing.clock import ManualClock
-from tests.producer.test_transactions import COMMIT, OP, ROLLBACK, UNKNOWN, delivered, look_through
-from tests.waiting import until
+from tests.patience import eventually
+from tests.producer.test_transactions import (
+    COMMIT,
+    OP,
+    ROLLBACK,
+    UNENDING,
+    UNKNOWN,
+    delivered,
+    look_through,
+)
+
+
+@pytest.fixture
+def broker(clock: ManualClock) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(clock=clock, **UNENDING) as running:
+        yield running
 
 
 def producer_of(
@@ -28,7 +43,10 @@ def producer_of(
 
 
 async def ended(broker: EmbeddedBroker, count: int) -> None:
-    await until(lambda: broker.call(lambda node: node.broker.store.max_offset(OP, 0)) >= count)
+    def all_have() -> bool:
+        return broker.call(lambda node: node.broker.store.max_offset(OP, 0)) >= count
+
+    await asyncio.to_thread(eventually, all_have, f"{count} ended transactions")
 
 
 def test_coroutines_and_functions_carry_it_out(broker: EmbeddedBroker) -> None:
@@ -138,7 +156,7 @@ def test_a_cancelled_execution_stays_open(broker: EmbeddedBroker, clock: ManualC
                 look_through(broker, clock)
                 return broker.call(lambda node: node.broker.store.max_offset(OP, 0)) >= 1
 
-            await until(asked)
+            await asyncio.to_thread(eventually, asked, "the answer to a check")
 
     asyncio.run(main())
     assert set(delivered(broker)) == {b"x"}

@@ -270,3 +270,30 @@ def test_whatever_is_damaged_the_sound_messages_stay_readable(
     with opened(directory) as store:
         assert readable(store) == sound
     shutil.rmtree(directory)
+
+
+def test_lost_messages_are_taken_for_no_others(tmp_path: Path) -> None:
+    directory, place = damaged(tmp_path / "store")
+    with opened(directory) as store:
+        (filler,) = store.read_units(TOPIC, 0, 5, 1)
+        assert place < filler.physical_offset
+        assert store.record_at(filler.physical_offset) is None
+        times = [store.store_timestamp_at(TOPIC, 0, offset) for offset in range(10)]
+        assert times == sorted(times)
+        assert times[5] == times[6]
+
+
+def test_what_a_queue_had_reached_stays_when_nothing_comes_after(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as store:
+        put(store, *[b"%02d" % n + b"x" * 900 for n in range(6)])
+        put(store, b"cut", topic="Other")
+    truncate(tmp_path / "commitlog" / f"{4096:020d}", 100)
+    for number in range(3):
+        caplog.clear()
+        with opened(tmp_path) as store:
+            assert (store.max_offset(TOPIC, 0), store.max_offset("Other", 0)) == (6, 1)
+            assert len(readable(store)) == 4
+        assert ("cut short" in caplog.text) == (number == 0)
+        assert number == 0 or caplog.text == ""

@@ -307,6 +307,23 @@ def test_more_than_may_wait_in_memory_is_read_from_the_log(
         assert [find(store, key) for key in numbered(0, 60)] == [[place] for place in places]
 
 
+def test_a_log_that_ends_with_a_file_is_read_to_its_end(tmp_path: Path) -> None:
+    """A kill may come between the filler of one file and the first message of the next."""
+    with opened(tmp_path / "live") as store:
+        put_keys(store, "a")
+        store.append(draft(b"x" * 3_500))
+        store.write()
+        (last,) = put_keys(store, "y" * 600)  # into the next file
+        copy = after_crash(tmp_path / "live", tmp_path / "killed")
+    assert last == 4096
+    (copy / "commitlog" / f"{4096:020d}").unlink()
+    with opened(copy) as store:
+        wait_indexed(store)
+        assert store.max_physical_offset == 4096
+        assert find(store, "a") == [0]
+        assert put_keys(store, "b") == find(store, "b") == [4096]
+
+
 def test_the_checkpoint_keeps_what_it_is_told(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         put_keys(store, "a")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from orbitmq.errors import ConfigError, IllegalNameError
-from orbitmq.names import check_topic
+from orbitmq.names import TRACE_TOPIC, check_topic
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.net.tls import ServerTls
 from orbitmq.store.config import StoreConfig
@@ -107,6 +107,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     (enableSingleTopicRegister)."""
     region_id: str = "DefaultRegion"
     """What clients put into their traces (regionId)."""
+    trace_topic_enable: bool = False
+    """Whether the broker makes the topic that clients' traces go to (traceTopicEnable)."""
+    trace_topic: str = TRACE_TOPIC
+    """That topic's name (msgTraceTopicName)."""
     trace_on: bool = True
     """Whether clients that trace shall do so (traceOn)."""
 
@@ -212,7 +216,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
         if not self.host or _WHITE_SPACE.search(self.host):
             raise ConfigError("host", self.host, "an address or name of this machine")
-        for name in ("broker_name", "cluster_name"):
+        for name in ("broker_name", "cluster_name", "trace_topic"):
             _check_name(name, getattr(self, name))
         _check_range("default_topic_queues", self.default_topic_queues, 1, 65_536)
         _check_range("broker_permission", self.broker_permission, 0, 7)

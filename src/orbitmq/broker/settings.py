@@ -81,6 +81,8 @@ KEYS: Final[SettingsTable[BrokerConfig]] = SettingsTable(
     Key("enableSingleTopicRegister", "enable_single_topic_register", _FLAG, live=True),
     Key("regionId", "region_id", _TEXT, live=True),
     Key("traceOn", "trace_on", _FLAG, live=True),
+    Key("traceTopicEnable", "trace_topic_enable", _FLAG),
+    Key("msgTraceTopicName", "trace_topic", _TEXT),
     # Transactions.
     Key("rejectTransactionMessage", "reject_transaction_messages", _FLAG, live=True),
     Key("transactionTimeOut", "transaction_timeout_ms", _NUMBER, live=True),

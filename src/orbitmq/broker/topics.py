@@ -69,6 +69,8 @@ class TopicTable(ConfigTable[TopicConfig]):
         self.on_change: Callable[[Iterable[TopicConfig]], None] = _ignore
         self._config = config
         self.most = config.max_topics
+        cluster = config.cluster_name
+        self._system_topics = SYSTEM_TOPICS | {cluster, config.broker_name, reply_topic(cluster)}
         self.topics = self.entries
         self.get = self.topics.get
 
@@ -85,12 +87,10 @@ class TopicTable(ConfigTable[TopicConfig]):
 
     def mended(self, entry: TopicConfig) -> TopicConfig:
         """A saved topic, with as many queues as one can have."""
-        read, write = (
-            min(max(number, 0), MAX_QUEUES)
-            for number in (entry.read_queue_nums, entry.write_queue_nums)
-        )
-        if (read, write) == (entry.read_queue_nums, entry.write_queue_nums):
+        read, write = entry.read_queue_nums, entry.write_queue_nums
+        if 0 <= read <= MAX_QUEUES and 0 <= write <= MAX_QUEUES:
             return entry
+        read, write = (min(max(number, 0), MAX_QUEUES) for number in (read, write))
         log.warning(
             "topic %s is taken with %d queues to read and %d to write, not %d and %d",
             entry.topic_name, read, write, entry.read_queue_nums, entry.write_queue_nums,
@@ -99,12 +99,11 @@ class TopicTable(ConfigTable[TopicConfig]):
 
     def system_topics(self) -> frozenset[str]:
         """The topics that the broker keeps for itself (TopicValidator.getSystemTopicSet)."""
-        cluster = self._config.cluster_name
-        return SYSTEM_TOPICS | {cluster, self._config.broker_name, reply_topic(cluster)}
+        return self._system_topics
 
     def is_reserved(self, topic: str) -> bool:
         """Whether users may not create or delete ``topic``."""
-        return is_system_topic(topic) or topic in self.system_topics()
+        return is_system_topic(topic) or topic in self._system_topics
 
     def update(self, topics: Iterable[TopicConfig]) -> None:
         """Create or change topics as an operator wants them, all or none.
@@ -114,8 +113,9 @@ class TopicTable(ConfigTable[TopicConfig]):
         """
         updated = {topic.topic_name: self._updated(topic) for topic in topics}
         self.check_room(updated)
-        for topic in updated.values():
-            self.put(topic)
+        changed = [topic for topic in updated.values() if self._put(topic)]
+        if changed:
+            self.on_change(changed)
 
     def _updated(self, topic: TopicConfig) -> TopicConfig:
         """A topic as it is after an operator's change."""
@@ -156,20 +156,26 @@ class TopicTable(ConfigTable[TopicConfig]):
 
     def put(self, topic: TopicConfig) -> None:
         """Create or change a topic."""
-        if topic != self.topics.get(topic.topic_name):
-            log.info(
-                "topic %s has %d queues to read, %d to write, permission %d",
-                topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm,
-            )  # fmt: skip
-            self._set(topic.topic_name, topic)
+        if self._put(topic):
             self.on_change([topic])
+
+    def _put(self, topic: TopicConfig) -> bool:
+        """Whether this changes anything."""
+        if topic == self.topics.get(topic.topic_name):
+            return False
+        log.info(
+            "topic %s has %d queues to read, %d to write, permission %d",
+            topic.topic_name, topic.read_queue_nums, topic.write_queue_nums, topic.perm,
+        )  # fmt: skip
+        self._set(topic.topic_name, topic)
+        return True
 
     def mark_ordered(self, topics: Iterable[str]) -> None:
         """Make those of ``topics`` ordered that are here (updateOrderTopicConfig)."""
-        for name in topics:
-            known = self.topics.get(name)
-            if known is not None and not known.order:
-                self.put(msgspec.structs.replace(known, order=True))
+        known = (self.topics.get(name) for name in topics)
+        plain = [topic for topic in known if topic is not None and not topic.order]
+        for topic in plain:
+            self.put(msgspec.structs.replace(topic, order=True))
 
     def delete(self, topic: str) -> None:
         """Forget a topic; nothing if there is none."""
@@ -282,6 +288,8 @@ def _built_in_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfi
         topic(HALF_TOPIC, 1),
         topic(OP_HALF_TOPIC, 1),
     ]
+    if config.trace_topic_enable:
+        topics.append(topic(config.trace_topic, 1))
     if config.store_config.timer_wheel:
         topics.append(topic(TIMER_TOPIC, 1))
     pattern = _auto_create_topic(config)

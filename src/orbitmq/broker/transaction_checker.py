@@ -107,6 +107,7 @@ class TransactionChecker:
         self._half_end = 0
         self._op_end = 0
         self._staged_bytes = 0
+        self._given_up: list[str] = []
 
     def begin(self) -> None:
         """Begin a pass, unless one still goes on."""
@@ -202,6 +203,7 @@ class TransactionChecker:
         units = _read(store, HALF_TOPIC, at, count) if count > 0 else []
         questions: list[StateCheck] = []
         self._staged_bytes = 0
+        self._given_up = []
         goes_on = bool(units)
         for unit in units:
             if not progress.has_ended(unit.queue_offset) and not self._settle(unit, questions):
@@ -212,6 +214,12 @@ class TransactionChecker:
                 break
         self._write()
         progress.move(at)
+        if self._given_up:
+            log.error(
+                "messages %s are given up and go to %s: their producers did not say how their "
+                "transactions ended, and they were checked too often, or are too old",
+                ", ".join(self._given_up), TRANS_CHECK_MAX_TIME_TOPIC,
+            )  # fmt: skip
         for question in questions:
             self.ask(question)
         return goes_on
@@ -266,11 +274,7 @@ class TransactionChecker:
         return placed
 
     def _discard(self, draft: Draft, properties: dict[str, str]) -> None:
-        log.error(
-            "message %s to %s is given up and goes to %s: its producers did not say how its "
-            "transaction ended, and it was checked too often, or is too old",
-            properties.get(UNIQ_KEY), properties.get(REAL_TOPIC), TRANS_CHECK_MAX_TIME_TOPIC,
-        )  # fmt: skip
+        self._given_up.append(f"{properties.get(UNIQ_KEY)} to {properties.get(REAL_TOPIC)}")
         self._topics.create_derived(TRANS_CHECK_MAX_TIME_TOPIC, 1)
         draft.topic = TRANS_CHECK_MAX_TIME_TOPIC
         draft.queue_id = 0

@@ -28,7 +28,7 @@ UNUSED: Final = (
         clientManagerThreadPoolQueueCapacity=1000000 consumerManagerThreadPoolQueueCapacity=1000000
         heartbeatThreadPoolQueueCapacity=50000 endTransactionPoolQueueCapacity=100000
         adminBrokerThreadPoolQueueCapacity=10000 loadBalanceThreadPoolQueueCapacity=100000
-        waitTimeMillsInPullQueue=5000 waitTimeMillsInLitePullQueue=5000
+        waitTimeMillsInSendQueue=200 waitTimeMillsInPullQueue=5000 waitTimeMillsInLitePullQueue=5000
         waitTimeMillsInHeartbeatQueue=31000 waitTimeMillsInTransactionQueue=3000
         waitTimeMillsInAckQueue=3000 waitTimeMillsInAdminBrokerQueue=5000 recoverConcurrently=false
         asyncSendEnable=true maxAsyncPutMessageRequests=5000 topicQueueLockNum=32
@@ -242,24 +242,25 @@ UNUSED: Final = (
         """,
     ),
     Section(
-        "what it sets is not here yet",
+        "timers are delivered by the one loop, tried until they are, and counted as they come",
         """
-        msgTraceTopicName=RMQ_SYS_TRACE_TOPIC traceTopicEnable=false
-        waitTimeMillsInSendQueue=200
-
-        maxStatsIdleTimeInMinutes=-1 transactionOpMsgMaxSize=4096
-        transactionOpBatchInterval=3000 subscriptionExpiredTimeout=600000
-        allowRecallWhenBrokerNotWriteable=true
-        putMsgIndexHightWater=600000
-        messageIndexSafe=false
-        timerGetMessageThreadNum=3 timerPutMessageThreadNum=3
-        timerEnableDisruptor=false timerEnableCheckMetrics=true timerInterceptDelayLevel=false
-        disappearTimeAfterStart=-1
-        timerStopEnqueue=false timerCheckMetricsWhen=05 timerSkipUnknownError=false
-        timerWarmEnable=false timerStopDequeue=false timerEnableRetryUntilSuccess=false
-        timerMetricSmallThreshold=1000000
-        timerProgressLogIntervalMs=10000 maxBatchDeleteFilesNum=50
+        timerGetMessageThreadNum=3 timerPutMessageThreadNum=3 timerEnableDisruptor=false
+        timerWarmEnable=false timerSkipUnknownError=false timerEnableRetryUntilSuccess=false
+        timerEnableCheckMetrics=true timerCheckMetricsWhen=05 timerMetricSmallThreshold=1000000
+        timerProgressLogIntervalMs=10000 disappearTimeAfterStart=-1
         """,
+    ),
+    Section(
+        "the end of a transaction is written down with it, not later with others",
+        "transactionOpMsgMaxSize=4096 transactionOpBatchInterval=3000",
+    ),
+    Section(
+        "the index follows the log by itself, and is made again from it",
+        "putMsgIndexHightWater=600000 messageIndexSafe=false",
+    ),
+    Section(
+        "deleteFileBatchMax, a day for statistics and the last heartbeat of a group stand for it",
+        "maxBatchDeleteFilesNum=50 maxStatsIdleTimeInMinutes=-1 subscriptionExpiredTimeout=600000",
     ),
 )
 
@@ -310,6 +311,14 @@ REFUSED: Final = (
     Section(
         "all clients are registered, and groups of any name are made",
         "enableRegisterProducer=true enableCreateSysGroup=true",
+    ),
+    Section(
+        "timers are taken in and delivered while timerWheelEnable is on, apart from delay levels",
+        "timerStopEnqueue=false timerStopDequeue=false timerInterceptDelayLevel=false",
+    ),
+    Section(
+        "a message can be recalled whatever the broker's permission",
+        "allowRecallWhenBrokerNotWriteable=true",
     ),
     Section("no metrics are exported", "metricsExporterType=DISABLE"),
     Section("name servers are given by namesrvAddr", "fetchNamesrvAddrByAddressServer=false"),

@@ -324,7 +324,7 @@ class RouteTable:
 
     def _may_have(self, topic: str, *queues: int) -> bool:
         """Whether a topic with so many queues is kept; if not, that is logged."""
-        if len(topic) > MAX_NAME_LENGTH or not all(0 <= number <= MAX_QUEUES for number in queues):
+        if len(topic) > MAX_NAME_LENGTH or min(queues) < 0 or max(queues) > MAX_QUEUES:
             log.warning("topic %.99s with %s queues is left out: there is none such", topic, queues)
             return False
         if topic not in self._topics and len(self._topics) >= MAX_TOPICS:

@@ -5,7 +5,7 @@ Times are in milliseconds, sizes in bytes.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -13,7 +13,7 @@ from orbitmq import codes
 from orbitmq.client.config import ClientConfig, ClientSettings, Count, CountOrZero, Millis
 from orbitmq.errors import ConfigError
 from orbitmq.producer.fault_strategy import LATENCY_MAX_MS, NOT_AVAILABLE_DURATION_MS
-from orbitmq.wire.compress import CompressionType
+from orbitmq.wire.compress import CompressionType, check_compression
 
 
 class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,10 +48,11 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """The largest body, or batch, that is sent; brokers refuse more than 4 MiB by default."""
     compress_over_bytes: Count = 4096
     """Bodies of at least this size are compressed if that makes them smaller. Batches are not."""
-    compress_level: Annotated[int, Meta(ge=0, le=22)] = 5
-    """0 to 9 for ZLIB, 1 to 22 for ZSTD."""
-    compress_type: CompressionType = CompressionType.ZLIB
-    """Anything but ZLIB needs brokers and consumers of RocketMQ 5, and an extra package here."""
+    compress_level: CountOrZero = 5
+    """0 to 9 for ZLIB, 1 to 22 for ZSTD; LZ4 has none."""
+    compress_type: CompressionType | Literal["ZLIB", "LZ4", "ZSTD"] = CompressionType.ZLIB
+    """A CompressionType or its name. Anything but ZLIB needs brokers and consumers of RocketMQ 5,
+    and an extra package here."""
     create_topic_key: str = "TBW102"
     """The topic whose route an unknown topic starts with, where brokers create topics by need."""
     default_topic_queue_nums: Count = 4
@@ -95,8 +96,15 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True, forbid_unknown_fie
     trace_batch_size: Annotated[int, Meta(ge=1, le=20)] = 10
     """Messages told of in one message of that topic (traceMsgBatchNum)."""
 
+    @property
+    def compression(self) -> CompressionType:
+        """What ``compress_type`` says."""
+        chosen = self.compress_type
+        return chosen if isinstance(chosen, CompressionType) else CompressionType[chosen]
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_compression(self.compression, self.compress_level)
         if self.auto_batch and self.batch_max_delay_ms >= self.send_timeout_ms:
             raise ConfigError(
                 "batch_max_delay_ms",
@@ -130,6 +138,12 @@ class TransactionProducerConfig(
     """How many checks may wait; further ones are left out, and the broker asks again
     (checkRequestHoldMax)."""
 
+    @property
+    def compression(self) -> CompressionType:
+        """What ``compress_type`` says."""
+        chosen = self.compress_type
+        return chosen if isinstance(chosen, CompressionType) else CompressionType[chosen]
+
 
 class ProducerSettings(ClientSettings, total=False):
     """The keyword arguments a producer takes; see ProducerConfig."""
@@ -143,7 +157,7 @@ class ProducerSettings(ClientSettings, total=False):
     max_message_size: int
     compress_over_bytes: int
     compress_level: int
-    compress_type: CompressionType
+    compress_type: CompressionType | Literal["ZLIB", "LZ4", "ZSTD"]
     create_topic_key: str
     default_topic_queue_nums: int
     topics: tuple[str, ...]

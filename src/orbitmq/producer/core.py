@@ -244,7 +244,8 @@ class ProducerCore(ClientCore):
         else:
             placed = selector is not None or queue is not None
             outgoing = prepare_batch(message, self.config, self.namespace, placed=placed)
-        self._check_placed(outgoing, queue)
+        if queue is not None:
+            self._check_placed(outgoing, queue)
         if self.hooks.around_sends:
             outgoing = outgoing._replace(given=message)
         return outgoing
@@ -259,13 +260,12 @@ class ProducerCore(ClientCore):
             raise InvalidMessageError("a request is one message, not a batch: send them one by one")
         own = request_properties(self.instance.client_id, deadline.timeout_ms)
         outgoing = prepare_message(message, self.config, self.namespace, own)
-        self._check_placed(outgoing, queue)
+        if queue is not None:
+            self._check_placed(outgoing, queue)
         shown = message if self.hooks.around_sends else None
         return outgoing._replace(given=shown, correlation_id=own[CORRELATION_ID])
 
-    def _check_placed(self, outgoing: Outgoing, queue: MessageQueue | None) -> None:
-        if queue is None:
-            return
+    def _check_placed(self, outgoing: Outgoing, queue: MessageQueue) -> None:
         check_queue(queue)
         if self.namespace.wrap(queue.topic) != outgoing.topic:
             raise InvalidMessageError(

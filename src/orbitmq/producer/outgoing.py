@@ -93,11 +93,12 @@ def prepare_message(
     member = _member(message, body, properties, stored) if hold else None
     sys_flag = 0
     if len(body) >= config.compress_over_bytes and member is None:
-        compressed = compress(body, config.compress_level, config.compress_type)
+        compression = config.compression
+        compressed = compress(body, config.compress_level, compression)
         # Java sends what is compressed even where it has grown, and may be over the limit then.
         if len(compressed) < len(body):
             body = compressed
-            sys_flag = config.compress_type.flag
+            sys_flag = compression.flag
     return Outgoing(
         topic,
         body,
@@ -107,7 +108,9 @@ def prepare_message(
         message_id,
         message.sharding_key or None,
         _REPLY if properties.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
-        member=member,
+        None,
+        None,
+        member,
     )
 
 

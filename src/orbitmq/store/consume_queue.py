@@ -305,7 +305,7 @@ class ConsumeQueue:
             self._start_at(offset)
         elif self.max_offset < offset <= self.max_offset + max(self._file_units, most_missing):
             logger.warning("%s has no entries from %d to %d", self, self.max_offset, offset - 1)
-            filler = UNIT.pack(UNIT.unpack(unit)[0], FILLER_SIZE, 0)
+            filler = _filler_before(UNIT.unpack(unit)[0])
         else:
             logger.warning("%s: offset %d left out, %d is next", self, offset, self.max_offset)
             return
@@ -316,7 +316,7 @@ class ConsumeQueue:
         """Let the queue reach ``offset``: the messages missing were before ``physical_offset``."""
         if self.max_offset < offset:
             logger.warning("%s has no entries from %d to %d", self, self.max_offset, offset - 1)
-            filler = UNIT.pack(physical_offset, FILLER_SIZE, 0)
+            filler = _filler_before(physical_offset)
             if not self.max_offset:
                 self._start_at(offset)
                 filler = _FIRST_FILLER
@@ -384,10 +384,15 @@ def first_index(low: int, high: int, holds: Callable[[int], bool]) -> int:
 def is_live(unit: QueueUnit, log_min: int) -> bool:
     """Whether the entry's record is still in a commit log that begins at ``log_min``.
 
-    Filler for a gap counts as the record after it, so that entries stay in order.
+    Filler for a gap lies just before the record after it, so that entries stay in order.
     """
     is_first_filler = unit.size == FILLER_SIZE and unit.physical_offset == 0
     return unit.physical_offset >= log_min and not is_first_filler
+
+
+def _filler_before(physical_offset: int) -> bytes:
+    """Filler for a gap before a record: in order, and where no record begins."""
+    return UNIT.pack(max(physical_offset - 1, 0), FILLER_SIZE, 0)
 
 
 def _is_before(data: bytes, physical_offset: int) -> bool:

@@ -186,8 +186,8 @@ class IndexWriter(IndexFile):
         self, ops: FileOps, path: Path, shape: IndexShape, *, create: bool = False
     ) -> None:
         super().__init__(ops, path, shape, create=create)
-        self._map = mmap.mmap(-1, shape.slots * _SLOT_SIZE)
-        self._slots: memoryview[int] = memoryview(self._map).cast("i")
+        memory = mmap.mmap(-1, shape.slots * _SLOT_SIZE)  # taken where it is touched only
+        self._slots: memoryview[int] = memoryview(memory).cast("i")
         self._is_frozen = False
         self._dirty: set[int] = set()
         self._unwritten = bytearray()
@@ -250,9 +250,9 @@ class IndexWriter(IndexFile):
     def save(self) -> None:
         """Write slots and header, so that the file says what is in it. Raises OSError."""
         for first, pages in _runs(self._dirty):
-            values = self._slots[first * _SLOTS_A_PAGE : (first + pages) * _SLOTS_A_PAGE]
+            values = bytes(self._slots[first * _SLOTS_A_PAGE : (first + pages) * _SLOTS_A_PAGE])
             place = HEADER.size + first * _SLOTS_A_PAGE * _SLOT_SIZE
-            write_fully(self._ops, self._fd, _swapped(bytes(values)).tobytes(), place)
+            write_fully(self._ops, self._fd, _swapped(values).tobytes(), place)
         self._dirty.clear()
         write_fully(self._ops, self._fd, HEADER.pack(*self.header), 0)
 
@@ -292,8 +292,7 @@ class IndexWriter(IndexFile):
         """Give the memory back after the last save(): from now on the file is only read."""
         if not self._is_frozen:
             self._is_frozen = True
-            self._slots.release()
-            self._map.close()
+            self._slots = memoryview(b"").cast("i")
 
     def close(self) -> None:
         """Give file and memory back."""

@@ -221,6 +221,10 @@ class KeyIndex:
                 self._failure = None
             except OSError as error:
                 self._fail(error)
+            except Exception as error:
+                logger.exception("the key index stops until the store is opened anew")
+                self._behind = stopping = True  # it takes nothing more
+                self._failure = OSError(f"the key index stopped: {error}")
             with self._progress:
                 self._progress.notify_all()
             if stopping:
@@ -234,7 +238,7 @@ class KeyIndex:
                 "not found until it works: %s",
                 error,
             )
-        self._failure = error
+        self._failure = error.with_traceback(None)
 
     def _pause(self) -> None:
         """Wait for something to do, and then a little for more of it."""
@@ -268,6 +272,7 @@ class KeyIndex:
         """Read the log from where the index ends, until written() need hand over nothing else."""
         begin = self._position
         while True:
+            end = self._log.end
             unread = self._unread()
             while infos := list(islice(unread, _BATCH)):
                 self._put_records(infos)
@@ -276,6 +281,7 @@ class KeyIndex:
                 if self._stopping and behind > _FINISH_BYTES:
                     logger.warning("the key index lacks %d bytes of the commit log", behind)
                     return
+            self._position = self._reached = max(self._reached, end)  # a filler may be the last
             if not self._behind:
                 break
             self._behind = False  # what is written from here on is handed over: one more look
@@ -342,7 +348,8 @@ class KeyIndex:
                 writer.flush()
             if writer.is_full:
                 self._save()
-                writer.freeze()
+                with self._lock:
+                    writer.freeze()
                 writer = None
         self._position = self._reached
 

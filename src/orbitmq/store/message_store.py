@@ -22,7 +22,7 @@ from orbitmq.errors import DiskFullError, InvalidMessageError, StoreError
 from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.cleaner import Cleaner
 from orbitmq.store.config import StoreConfig
-from orbitmq.store.consume_queue import UNIT, ConsumeQueue, QueueUnit, first_index
+from orbitmq.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue, QueueUnit, first_index
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
@@ -426,7 +426,10 @@ class MessageStore:
 
     def _stored_at(self, queue: ConsumeQueue, offset: int) -> int:
         unit = queue.unit(offset)
-        return self._log.store_timestamp_at(unit.physical_offset) if unit is not None else -1
+        if unit is None:
+            return -1
+        is_filler = unit.size == FILLER_SIZE  # it lies just before the record that comes next
+        return self._log.store_timestamp_at(unit.physical_offset + is_filler)
 
     @property
     def min_physical_offset(self) -> int:

@@ -38,6 +38,9 @@ class CompressionType(IntEnum):
         return COMPRESSED | self << _TYPE_SHIFT
 
 
+_LEVELS: Final = {CompressionType.ZLIB: range(10), CompressionType.ZSTD: range(1, 23)}
+
+
 def compression_type(sys_flag: int) -> CompressionType | None:
     """How the body of a message with ``sys_flag`` is compressed; None when it is not.
 
@@ -69,6 +72,26 @@ def compress(
     if compression is CompressionType.LZ4:
         return bytes(codec.compress(body))
     return bytes(codec.ZstdCompressor(level=level).compress(body))
+
+
+def check_compression(compression: CompressionType, level: int) -> None:
+    """Raise ConfigError where nothing can be compressed so.
+
+    That is a ``level`` that ZLIB or ZSTD does not have (LZ4 takes none, as in Java), or a package
+    that is not installed.
+    """
+    levels = _LEVELS.get(compression)
+    if levels is not None and level not in levels:
+        raise ConfigError(
+            "compress_level",
+            level,
+            f"{levels.start} to {levels.stop - 1} for compress_type={compression.name}",
+        )
+    if compression is not CompressionType.ZLIB:
+        try:
+            _codec(compression)
+        except ImportError as error:
+            raise ConfigError("compress_type", compression.name, str(error)) from error
 
 
 def decompress(body: bytes, sys_flag: int, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:

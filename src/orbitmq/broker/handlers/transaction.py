@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import cast
+from typing import Final, cast
 
 from orbitmq import codes
 from orbitmq.broker.answers import WriteAnswers
@@ -20,6 +20,8 @@ from orbitmq.wire.properties import UNIQ_KEY
 
 log = logging.getLogger("orbitmq.broker.transactions")
 
+_COMPLAINTS_MS: Final = 10_000
+
 
 class TransactionHandlers:
     """Translates to Transactions, and from TransactionChecker.
@@ -32,6 +34,9 @@ class TransactionHandlers:
         self._producers = broker.producers
         self._broker_name = broker.config.broker_name
         self._answers = answers
+        self._now_ms = broker.now_ms
+        self._complains_at_ms = 0
+        self._unasked = 0
         broker.transaction_checker.ask = self._ask
 
     def table(self) -> dict[int, Handler]:
@@ -48,10 +53,7 @@ class TransactionHandlers:
         producer = self._producers.available(question.group, _is_usable)
         message_id = question.properties.get(UNIQ_KEY)
         if producer is None:
-            log.warning(
-                "no producer of group %s can be asked about the transaction of %s now",
-                question.group, message_id,
-            )  # fmt: skip
+            self._complain(question.group, message_id)
             return
         placed = question.placed
         header = CheckTransactionStateRequestHeader(
@@ -66,6 +68,19 @@ class TransactionHandlers:
         cast("Connection", producer).oneway(
             RequestCode.CHECK_TRANSACTION_STATE, header, question.record()
         )
+
+    def _complain(self, group: str, message_id: str | None) -> None:
+        """Log that nobody can be asked: every ten seconds, for a million may be open."""
+        self._unasked += 1
+        now_ms = self._now_ms()
+        if now_ms >= self._complains_at_ms:
+            self._complains_at_ms = now_ms + _COMPLAINTS_MS
+            log.warning(
+                "no producer of group %s can be asked about the transaction of %s now, which is "
+                "the case of %d checks since the broker's start: start one, and its broker asks "
+                "again",
+                group, message_id, self._unasked,
+            )  # fmt: skip
 
 
 def _is_usable(connection: object) -> bool:
