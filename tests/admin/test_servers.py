@@ -25,6 +25,7 @@ from orbitmq import (
     TopicStatsTable,
 )
 from orbitmq.admin.asker import Asker
+from orbitmq.testing.wait import wait_until
 from orbitmq.wire.command import RemotingCommand
 
 
@@ -121,6 +122,7 @@ def test_a_broker_that_fails_is_told_and_the_others_answers_are_there(
     admin: Admin, second: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(admin.create_topic("flights", 1)) == 2
+    wait_until(lambda: len(admin.topic_route("flights").broker_datas) == 2)
     ask = Asker.ask
 
     async def ask_but_one(self: Asker, address: str, *args: Any, **how: Any) -> RemotingCommand:
