@@ -1,6 +1,6 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|transactions|spark|topics ...]
+    python -m benchmarks [brokers|consumers|holding|growth|transactions|queries|spark|topics ...]
         [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
@@ -20,13 +20,23 @@ from benchmarks.brokers import RunningBroker, fill, find_apache, orbitmq_broker
 from benchmarks.consumer_figures import consumer_figures
 from benchmarks.growth import SIZES, growth_figures
 from benchmarks.holding_figures import holding_figures
+from benchmarks.queries import query_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
 from benchmarks.topics import topic_figures
 from benchmarks.transaction_figures import transaction_figures
 from tests.apache.jars import ApacheRelease
 
-SUBJECTS = ("brokers", "consumers", "holding", "growth", "transactions", "spark", "topics")
+SUBJECTS = (
+    "brokers",
+    "consumers",
+    "holding",
+    "growth",
+    "transactions",
+    "queries",
+    "spark",
+    "topics",
+)
 SPARK_ROWS = 1_000_000
 
 
@@ -53,6 +63,8 @@ def figures(
         yield from growth_figures(largest)
     if "transactions" in subjects:
         yield from transaction_figures(apache, seconds, rounds)
+    if "queries" in subjects:
+        yield from query_figures(apache, largest)
     if "spark" in subjects:
         with orbitmq_broker("async") as broker:
             yield from spark_figures(broker)
@@ -66,7 +78,7 @@ def main() -> None:
     parser.add_argument("subjects", nargs="*", choices=SUBJECTS, metavar="subject")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3, help="of each comparison")
-    parser.add_argument("--largest", type=int, default=SIZES[-1], help="store that growth fills")
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="store to fill")
     arguments = parser.parse_args()
     apache = find_apache()
     print(f"{'':<50}{'':<11}{'OrbitMQ':>12}{'Apache':>12}{'ratio':>8}{'aim':>6}")

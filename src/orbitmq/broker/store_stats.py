@@ -48,6 +48,9 @@ class StoreStats:
 
     def wrote(self, messages: int, seconds: float) -> None:
         """A write of that many messages took that long."""
+        if seconds < 0.001:  # as nearly all do
+            self._write_times[0] += messages
+            return
         ms = int(seconds * 1000)
         self.longest_write_ms = max(self.longest_write_ms, ms)
         self._write_times[bisect_left(_WRITE_TIMES, ms)] += messages

@@ -26,7 +26,7 @@ from orbitmq.store.file_ops import FileOps, store_error
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.timer_chain import Chain
 from orbitmq.store.timer_log import TimerUnit
-from orbitmq.store.timer_store import NewTimer, TimerStore
+from orbitmq.store.timer_store import NewTimer, TimerQueue, TimerStore
 from orbitmq.wire.ids import java_hash
 from orbitmq.wire.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS, find_property
 from orbitmq.wire.record import check_record, locate_record
@@ -36,7 +36,9 @@ log = logging.getLogger("orbitmq.broker")
 _BATCH: Final = 256
 """The most messages that one run takes in, and delivers, so that the broker's loop stays free."""
 _FOLLOWED: Final = 2_000
-"""The most entries of a chain that one run looks at."""
+"""The most entries of a chain that one step looks at."""
+_STEPS: Final = 16
+"""The most steps of a run."""
 _ROLL_DOUBT_MS: Final = 3_600_000
 _TIME: Final = re.compile(r"[0-9]{1,18}")
 
@@ -84,6 +86,8 @@ class Timers:
         self._store = store
         self._write = write
         self._slot: _Slot | None = None
+        self._is_behind = True
+        self._handled = 0
 
     def message_arrived(self) -> None:
         """A message was stored in the timer topic."""
@@ -96,16 +100,35 @@ class Timers:
         was not done stays to be done.
         """
         timers = self.timers
-        has_more = False
-        if timers.has_room:
-            has_more = self._take_in(now_ms)
-        timers.move_write_time(now_ms)
-        is_delivering = self._deliver_slots(now_ms)
-        if has_more or is_delivering or not timers.has_room:
+        goes_on = True
+        for _ in range(_STEPS):
+            goes_on = self._step(now_ms)
+            if not goes_on or self._handled >= _BATCH:
+                break
+        self._handled = 0
+        if goes_on:
             self.due_ms = now_ms
             return
         next_ms = timers.next_time()
         self.due_ms = None if next_ms is None else next_ms + timers.precision_ms
+
+    def _step(self, now_ms: int) -> bool:
+        """Take in what there is, then go on with the next slot that is due; whether to go on.
+
+        Slot by slot, because one may store messages anew in the timer topic that go round, and
+        the recalls of others: both are in the wheel before time moves on. So are messages that
+        came before the broker was started.
+        """
+        timers = self.timers
+        has_more = timers.has_room and self._take_in(now_ms)
+        self._is_behind = self._is_behind and has_more
+        if not self._is_behind:
+            next_ms = timers.next_time()
+            timers.move_write_time(
+                now_ms, now_ms if next_ms is None else next_ms + timers.precision_ms
+            )
+        is_delivering = self._deliver_slots(now_ms)
+        return has_more or is_delivering or not timers.has_room
 
     def is_congested(self, time_ms: int) -> bool:
         """Whether no more timers are taken for a step of the wheel.
@@ -141,6 +164,7 @@ class Timers:
                 for found in kept:
                     self.metrics.add(found.topic, 1)
             timers.queue_offset = messages[-1].unit.queue_offset + 1
+            self._handled += len(messages)
         return bool(units) and self.backlog > 0
 
     def _found(self, unit: QueueUnit) -> _Found:
@@ -174,10 +198,11 @@ class Timers:
             time_ms = self.timers.next_time()
             if time_ms is None or time_ms >= self.timers.write_ms:
                 self.timers.nothing_before(self.timers.write_ms)
-                return False
+                return self._is_behind
             slot = self._slot = _Slot(time_ms, self.timers.chain(time_ms))
         if not slot.is_followed:
             slot.is_followed = slot.chain.follow(_FOLLOWED)
+            self._handled += 0 if slot.is_followed else _BATCH
         elif recalls := slot.chain.recalls(_BATCH):
             for recall in recalls:
                 slot.recalled |= self._recalled_by(recall)
@@ -190,6 +215,8 @@ class Timers:
         places = [(unit.physical_offset, unit) for unit in units if unit is not None]
         topics = self._deliver(places, slot.recalled, now_ms)
         slot.chain.done(len(units))
+        self._handled += len(units)
+        self._is_behind = self._is_behind or any(unit is not None and unit.rolls for unit in units)
         for topic in topics:
             self.metrics.add(topic, -1)
         if len(units) < _BATCH:
@@ -249,10 +276,15 @@ def open_timers(store: MessageStore, ops: FileOps, now_ms: int) -> TimerStore:
         info = check_record(bytes(record), 0, len(record)) if record is not None else None
         return info.queue_offset if info is not None and info.topic == TIMER_TOPIC else None
 
-    queue = store.min_offset(TIMER_TOPIC, 0), store.max_offset(TIMER_TOPIC, 0)
+    queue = TimerQueue(
+        store.min_offset(TIMER_TOPIC, 0),
+        store.max_offset(TIMER_TOPIC, 0),
+        queue_offset_of,
+        lambda offset: store.store_timestamp_at(TIMER_TOPIC, 0, offset),
+    )
     end = store.max_physical_offset
     try:
-        return TimerStore(ops, store.directory, store.config, now_ms, end, queue, queue_offset_of)
+        return TimerStore(ops, store.directory, store.config, now_ms, end, queue)
     except OSError as error:
         raise store_error(error, store.directory, "open the timers") from error
 

@@ -110,16 +110,21 @@ class TransactionChecker:
         self._given_up: list[str] = []
 
     def begin(self) -> None:
-        """Begin a pass, unless one still goes on."""
+        """Begin a pass, unless one still goes on.
+
+        Raises BrokerError where there is no room to note how far it comes: it would judge the same
+        again and again.
+        """
         if self.busy:
             return
         store = self._store
         self._half_end = store.max_offset(HALF_TOPIC, HALF_QUEUE)
         self._op_end = store.max_offset(OP_HALF_TOPIC, HALF_QUEUE)
         self._resume()
-        self.busy = self._half_end > self._progress.half_offset or (
-            self._op_end > self._progress.op_offset
-        )
+        progress = self._progress
+        if self._half_end > progress.half_offset or self._op_end > progress.op_offset:
+            self._note()
+            self.busy = True
 
     def step(self) -> None:
         """Do a little of the pass; nothing is raised."""

@@ -30,6 +30,8 @@ FILLER_SIZE: Final = 2**31 - 1
 """The size field of an entry without a record (ConsumeQueue.fillPreBlank)."""
 
 _FILL: Final = 50_000
+_CREATING: Final = Lock()
+"""Held while a queue makes a file: two threads may write to it."""
 _MOST_OFFSET: Final = (2**63 - 1) // UNIT_SIZE - 2**31  # the last file's end is still a long
 _FIRST_FILLER: Final = UNIT.pack(0, FILLER_SIZE, 0)
 
@@ -154,6 +156,22 @@ class ConsumeQueue:
             start, data = self._tail.start, bytes(self._tail.units)
         if not data:
             return
+        self._write_files(start, data)
+        with self._lock:
+            rest = self._tail.units[len(data) :]
+            self._tail = _Tail(start + len(data) // UNIT_SIZE, rest)
+
+    def write_down(self, start: int) -> None:
+        """Write the entries from queue offset ``start`` on to the files now, on any thread.
+
+        They stay in memory, and flush() writes them again. Raises OSError.
+        """
+        with self._lock:
+            tail = self._tail
+            data = _units(tail, start, self.max_offset) if start >= tail.start else b""
+        self._write_files(start, data)
+
+    def _write_files(self, start: int, data: bytes) -> None:
         position = 0
         while position < len(data):
             offset = start + position // UNIT_SIZE
@@ -162,19 +180,22 @@ class ConsumeQueue:
             piece = memoryview(data)[position : position + length]
             self._write_file(offset - place, piece, place * UNIT_SIZE)
             position += length
-        with self._lock:
-            rest = self._tail.units[len(data) :]
-            self._tail = _Tail(start + len(data) // UNIT_SIZE, rest)
 
-    def _write_file(self, base: int, data: memoryview, position: int) -> None:
-        path = self._files.get(base)
-        if path is not None:
-            fd = self._ops.open(path, os.O_RDWR)
-        else:
+    def _create_file(self, base: int) -> int:
+        with _CREATING:
+            path = self._files.get(base)
+            if path is not None:
+                return self._ops.open(path, os.O_RDWR)
             path = self.directory / segment_name(base * UNIT_SIZE)
             self.directory.mkdir(parents=True, exist_ok=True)
             fd = create_file(self._ops, path, self._file_size)
             self._files[base] = path
+            return fd
+
+    def _write_file(self, base: int, data: memoryview, position: int) -> None:
+        known = self._files.get(base)
+        fd = self._create_file(base) if known is None else self._ops.open(known, os.O_RDWR)
+        path = self._files[base]
         if base not in self._written:
             self._written.add(base)
             self._unsynced |= {self.directory, self.directory.parent, self.directory.parent.parent}

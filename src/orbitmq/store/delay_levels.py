@@ -16,6 +16,10 @@ DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 
 """Java's MessageStoreConfig.messageDelayLevel."""
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LONGEST_MS: Final = 3_650 * 86_400_000
+_MOST_LEVELS: Final = 1_000
+_MOST_DIGITS: Final = 12
+_ALLOWED: Final = "1 to 1000 delays, each a number with a unit of s, m, h or d: '1s 5m 2h'"
 _UNKNOWN_LEVEL_DELAY_MS: Final = 1_000
 
 
@@ -23,11 +27,13 @@ class DelayLevels:
     """The parsed table of a setting such as ``"1s 5s 10s"``; level 1 is the first entry.
 
     ``delays_ms`` holds the delays, level 1 at index 0. Raises ConfigError for an entry that is
-    not a number and one of ``s m h d``.
+    not a number and one of ``s m h d``, or over ten years, and unless there are 1 to 1000.
     """
 
     def __init__(self, text: str = DEFAULT_DELAY_LEVELS) -> None:
         self.delays_ms: Final = tuple(_parse(entry, text) for entry in text.split())
+        if not 1 <= len(self.delays_ms) <= _MOST_LEVELS:
+            raise ConfigError("delay_levels", text, _ALLOWED)
 
     @property
     def max_level(self) -> int:
@@ -61,5 +67,7 @@ class DelayLevels:
 def _parse(entry: str, text: str) -> int:
     number, unit = entry[:-1], entry[-1]
     if unit not in _UNIT_MS or not (number.isascii() and number.isdigit()):
-        raise ConfigError("delay_levels", text, "numbers with a unit of s, m, h or d: '1s 5m 2h'")
+        raise ConfigError("delay_levels", text, _ALLOWED)
+    if len(number) > _MOST_DIGITS or int(number) * _UNIT_MS[unit] > _LONGEST_MS:
+        raise ConfigError("delay_levels", text, f"{_ALLOWED}, none over ten years")
     return int(number) * _UNIT_MS[unit]

@@ -89,6 +89,8 @@ class MessageStore:
         self._listeners: list[ArrivalListener] = []
         self._write_listeners: list[WriteListener] = []
         self._closed = False
+        self._delayed: dict[ConsumeQueue, int] = {}
+        self._due_complaint = ""
         self._log_flusher = LogFlusher(
             parts.log, parts.recovered.flushed, parts.config, directory.unflushed
         )
@@ -207,6 +209,8 @@ class MessageStore:
         tags_code = draft.tags_code
         if draft.topic == SCHEDULE_TOPIC:
             tags_code = self._levels.queue_tags_code(draft.properties, tags_code, now)
+            if queue is not None:
+                self._delayed.setdefault(queue, queue_offset)
         appended = Appended(queue_offset, self._log.staged_end - size, size, now)
         self._staged.append((queue, appended, tags_code, draft.properties))
         return appended
@@ -278,6 +282,7 @@ class MessageStore:
             for queue, *_ in staged:
                 if queue is not None:
                     queue.next_offset = queue.max_offset
+            self._delayed.clear()
             raise
         last = staged[-1][1]
         pack = UNIT.pack
@@ -286,6 +291,8 @@ class MessageStore:
                 if queue is not None:
                     queue.add(pack(place.physical_offset, place.size, tags_code))
             self._dispatched = Dispatched(self._log.end, last.physical_offset, last.store_timestamp)
+        if self._delayed:
+            self._write_down_delayed()
         for write_listener in self._write_listeners:
             try:
                 write_listener(staged)
@@ -293,6 +300,21 @@ class MessageStore:
                 logger.exception("a write listener failed for %d messages", len(staged))
         for listener in self._listeners:
             _tell(listener, staged)
+
+    def _write_down_delayed(self) -> None:
+        """Have entries that tell when messages are due in their files before these are answered.
+
+        An Apache broker of 4.9 that takes the directory over after a kill makes missing ones anew
+        before it knows the delay levels, and delivers at once. Here they can be made anew.
+        """
+        for queue, offset in self._delayed.items():
+            try:
+                queue.write_down(offset)
+            except OSError as error:
+                if str(error) != self._due_complaint:
+                    self._due_complaint = str(error)
+                    logger.warning("%s is not written yet: %s", queue, error)
+        self._delayed.clear()
 
     def add_arrival_listener(self, listener: ArrivalListener) -> None:
         """Have ``listener`` called in write(), once for each message that entered a queue.

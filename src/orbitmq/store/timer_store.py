@@ -43,6 +43,19 @@ class NewTimer(NamedTuple):
     is_recall: bool
 
 
+class TimerQueue(NamedTuple):
+    """The timer topic's queue: its lowest and its highest offset.
+
+    ``offset_of`` tells the queue offset of the message whose record begins at a place, or None;
+    ``stored_at`` when the message of a queue offset was stored, ms, or -1.
+    """
+
+    low: int
+    high: int
+    offset_of: Callable[[int], int | None]
+    stored_at: Callable[[int], int]
+
+
 class TimerFlush(NamedTuple):
     """What one flush brings to the disk: taken by take_flush(), done by TimerStore.flush()."""
 
@@ -56,9 +69,7 @@ class TimerFlush(NamedTuple):
 class TimerStore:
     """The timers of the store in ``root``.
 
-    ``log_end`` is where the commit log ends, ``queue_offset_of`` tells the queue offset of the
-    timer message whose record begins at an offset, or None; ``queue`` are the lowest and the
-    highest offset of the timer topic's queue. ``write_ms`` never goes back: slots before it take
+    ``log_end`` is where the commit log ends. ``write_ms`` never goes back: slots before it take
     nothing more. ``read_ms``: slots before it are delivered. ``queue_offset`` is that of the next
     message to take in; below ``known_offset`` are those that were taken in before, so that the ones
     whose time is over were delivered. Raises OSError.
@@ -71,8 +82,7 @@ class TimerStore:
         config: StoreConfig,
         now_ms: int,
         log_end: int,
-        queue: tuple[int, int],
-        queue_offset_of: Callable[[int], int | None],
+        queue: TimerQueue,
     ) -> None:
         self.precision_ms: Final = config.timer_precision_ms
         self._window_ms: Final = _window_slots(config) * self.precision_ms
@@ -89,7 +99,7 @@ class TimerStore:
         self.write_ms = self._floor(now_ms)
         self.read_ms = self.write_ms
         self.queue_offset = self.known_offset = 0
-        self._recover(now_ms, log_end, queue, queue_offset_of)
+        self._recover(now_ms, log_end, queue)
 
     # Taking in
 
@@ -127,8 +137,8 @@ class TimerStore:
                 self._next = slot.time_ms
         self._is_used = True
 
-    def move_write_time(self, now_ms: int) -> None:
-        """Slots before ``now_ms`` take nothing more from now on.
+    def move_write_time(self, now_ms: int, limit_ms: int) -> None:
+        """Slots before ``now_ms``, and before ``limit_ms``, take nothing more from now on.
 
         A wall clock set back by more than it jitters is believed: what is due between the two
         times comes when it says so. Apache's broker would deliver it at once.
@@ -138,7 +148,7 @@ class TimerStore:
             logger.warning("the clock was set back by %d ms", self.write_ms - now_ms)
             self.write_ms = self.read_ms = now_ms
             self._next_known = False
-        self.write_ms = max(self.write_ms, now_ms)
+        self.write_ms = max(self.write_ms, min(now_ms, limit_ms))
 
     def first_time(self, time_ms: int, now_ms: int) -> int:
         """The slot of a timer due at ``time_ms`` that is taken in at ``now_ms``.
@@ -263,27 +273,25 @@ class TimerStore:
                 self._ops.unlink(path)
             return TimerLog(self._ops, directory, file_size)
 
-    def _recover(
-        self,
-        now_ms: int,
-        log_end: int,
-        queue: tuple[int, int],
-        queue_offset_of: Callable[[int], int | None],
-    ) -> None:
+    def _recover(self, now_ms: int, log_end: int, queue: TimerQueue) -> None:
         progress = self._checkpoint.progress
-        low, high = queue
         last = self._recover_log(progress, now_ms, log_end)
-        offset = queue_offset_of(last.physical_offset) if last is not None else None
+        offset = queue.offset_of(last.physical_offset) if last is not None else None
         next_offset = offset + 1 if offset is not None else 0
         if progress is not None:
-            self.known_offset = min(progress.queue_offset, high)
+            self.known_offset = min(progress.queue_offset, queue.high)
             if self._log.end >= progress.log_position:
                 next_offset = max(next_offset, progress.queue_offset)
-        self.queue_offset = max(low, min(next_offset, high))
+        self.queue_offset = max(queue.low, min(next_offset, queue.high))
+        if self.queue_offset < queue.high:  # what comes next is not due before it was stored
+            stored_ms = self._floor(queue.stored_at(self.queue_offset))
+            self.write_ms = max(0, min(self.write_ms, stored_ms))
         if progress is not None:
             self.read_ms = self._floor(progress.read_ms)
-        elif high > low:
-            self.read_ms = min((slot.time_ms for slot in self._wheel.slots()), default=self.read_ms)
+        elif queue.high > queue.low:
+            times = (slot.time_ms for slot in self._wheel.slots())
+            self.read_ms = min(times, default=self.write_ms)
+            self.read_ms = min(self.read_ms, self.write_ms)
             logger.warning(
                 "%s/config/timercheck is missing or damaged: timers are delivered again that were "
                 "due since %d",

@@ -33,7 +33,6 @@ NO_PLACE: Final = -1
 
 _PAGE: Final = 4096
 _PAGE_SLOTS: Final = _PAGE // SLOT.size
-_CHUNK_SLOTS: Final = 1024
 _QUOTIENT: Final = struct.Struct(">q")
 
 
@@ -61,7 +60,8 @@ class TimerWheel:
         self.precision_ms: Final = precision_ms
         self.path: Final = path
         self._ops = ops
-        self._slots = mmap.mmap(-1, WHEEL_SIZE)
+        self._slots = mmap.mmap(-1, WHEEL_SIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._used: set[int] = set()  # pages that may have slots
         self._changed: set[int] = set()  # pages that differ from the file
         self.existed = self._load()
 
@@ -78,6 +78,7 @@ class TimerWheel:
         quotient = slot.time_ms // self.precision_ms
         index = quotient % SLOTS
         SLOT.pack_into(self._slots, index * SLOT.size, quotient, *slot[1:])
+        self._used.add(index // _PAGE_SLOTS)
         self._changed.add(index // _PAGE_SLOTS)
 
     def remove(self, time_ms: int) -> None:
@@ -95,38 +96,33 @@ class TimerWheel:
             return min(times, default=None)
         while start < stop:
             index = start % SLOTS
-            count = min(stop - start, _CHUNK_SLOTS, SLOTS - index)
-            chunk = self._slots[index * SLOT.size : (index + count) * SLOT.size]
-            if any_byte(chunk):
-                for quotient in range(start, start + count):
-                    at = (quotient - start) * SLOT.size
-                    if _QUOTIENT.unpack_from(chunk, at)[0] == quotient:
-                        return quotient * self.precision_ms
+            page, first = divmod(index, _PAGE_SLOTS)
+            count = min(stop - start, _PAGE_SLOTS - first)
+            if page in self._used:
+                for place in range(count):
+                    at = (index + place) * SLOT.size
+                    if _QUOTIENT.unpack_from(self._slots, at)[0] == start + place:
+                        return (start + place) * self.precision_ms
             start += count
         return None
 
     def slots(self) -> Iterator[Slot]:
         """All slots that are not empty, in no order; in Apache's wheel most may be over."""
-        for start in range(0, WHEEL_SIZE, _PAGE):
-            page = self._slots[start : start + _PAGE]
-            if any_byte(page):
-                for quotient, *places in SLOT.iter_unpack(page):
-                    if quotient > 0:
-                        yield Slot(quotient * self.precision_ms, *places)
+        for page in sorted(self._used):
+            for quotient, *places in SLOT.iter_unpack(self._page(page)):
+                if quotient > 0:
+                    yield Slot(quotient * self.precision_ms, *places)
 
     def clear(self) -> None:
         """Forget all slots."""
-        for page in range(WHEEL_SIZE // _PAGE):
-            start = page * _PAGE
-            if any_byte(self._slots[start : start + _PAGE]):
-                self._slots[start : start + _PAGE] = bytes(_PAGE)
-                self._changed.add(page)
+        for page in self._used:
+            self._slots[page * _PAGE : (page + 1) * _PAGE] = bytes(_PAGE)
+        self._changed |= self._used
+        self._used.clear()
 
     def take_changes(self) -> dict[int, bytes]:
         """The pages that changed since the last call, by number; the caller is to write them."""
-        pages = {
-            page: self._slots[page * _PAGE : (page + 1) * _PAGE] for page in sorted(self._changed)
-        }
+        pages = {page: self._page(page) for page in sorted(self._changed)}
         self._changed.clear()
         return pages
 
@@ -153,6 +149,9 @@ class TimerWheel:
         """Give the memory back."""
         self._slots.close()
 
+    def _page(self, page: int) -> bytes:
+        return self._slots[page * _PAGE : (page + 1) * _PAGE]
+
     def _load(self) -> bool:
         try:
             fd = os.open(self.path, os.O_RDONLY)
@@ -168,6 +167,7 @@ class TimerWheel:
                 data = os.pread(fd, stop - start, start)
                 if any_byte(data):
                     self._slots[start : start + len(data)] = data
+                    self._used.update(range(start // _PAGE, (start + len(data) - 1) // _PAGE + 1))
         finally:
             os.close(fd)
         return True
