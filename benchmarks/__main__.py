@@ -1,6 +1,6 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|transactions|spark|topics ...]
+    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|spark|topics ...]
         [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
@@ -22,11 +22,21 @@ from benchmarks.growth import SIZES, growth_figures
 from benchmarks.holding_figures import holding_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
+from benchmarks.timer_figures import timer_figures
 from benchmarks.topics import topic_figures
 from benchmarks.transaction_figures import transaction_figures
 from tests.apache.jars import ApacheRelease
 
-SUBJECTS = ("brokers", "consumers", "holding", "growth", "transactions", "spark", "topics")
+SUBJECTS = (
+    "brokers",
+    "consumers",
+    "holding",
+    "growth",
+    "transactions",
+    "timers",
+    "spark",
+    "topics",
+)
 SPARK_ROWS = 1_000_000
 
 
@@ -53,6 +63,8 @@ def figures(
         yield from growth_figures(largest)
     if "transactions" in subjects:
         yield from transaction_figures(apache, seconds, rounds)
+    if "timers" in subjects:
+        yield from timer_figures(apache)
     if "spark" in subjects:
         with orbitmq_broker("async") as broker:
             yield from spark_figures(broker)
