@@ -1,6 +1,6 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|spark|topics ...]
+    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics ...]
         [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
@@ -20,6 +20,7 @@ from benchmarks.brokers import RunningBroker, fill, find_apache, orbitmq_broker
 from benchmarks.consumer_figures import consumer_figures
 from benchmarks.growth import SIZES, growth_figures
 from benchmarks.holding_figures import holding_figures
+from benchmarks.queries import query_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
 from benchmarks.timer_figures import timer_figures
@@ -34,6 +35,7 @@ SUBJECTS = (
     "growth",
     "transactions",
     "timers",
+    "queries",
     "spark",
     "topics",
 )
@@ -65,6 +67,8 @@ def figures(
         yield from transaction_figures(apache, seconds, rounds)
     if "timers" in subjects:
         yield from timer_figures(apache)
+    if "queries" in subjects:
+        yield from query_figures(apache, largest)
     if "spark" in subjects:
         with orbitmq_broker("async") as broker:
             yield from spark_figures(broker)
@@ -78,7 +82,7 @@ def main() -> None:
     parser.add_argument("subjects", nargs="*", choices=SUBJECTS, metavar="subject")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3, help="of each comparison")
-    parser.add_argument("--largest", type=int, default=SIZES[-1], help="store that growth fills")
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="store to fill")
     arguments = parser.parse_args()
     apache = find_apache()
     print(f"{'':<50}{'':<11}{'OrbitMQ':>12}{'Apache':>12}{'ratio':>8}{'aim':>6}")

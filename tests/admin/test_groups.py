@@ -90,13 +90,16 @@ def test_what_a_consumer_says_and_does(
     admin.create_topic("flights", 2)
     send(producer, 3)
     seen: list[bytes] = []
-    with PushConsumer(
+    consumer = PushConsumer(
         "mailers",
         lambda messages: seen.extend(message.body for message in messages),
         name_server=broker.name_server,
         consume_from_where="CONSUME_FROM_FIRST_OFFSET",
-    ) as consumer:
-        consumer.subscribe("flights")
+        persist_offset_delay_ms=50,
+        persist_offset_interval_ms=50,
+    )
+    consumer.subscribe("flights")
+    with consumer:
         wait_until(lambda: len(seen) >= 6)
         online = admin.consumer_connection("mailers")
         (client,) = online.connection_set

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.apache.java_program import JavaProgram, options
+from tests.apache.java_program import SMALL_JVM, JavaProgram, options
 
 if TYPE_CHECKING:
     from typing import Self
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # 4.9 wants this file; nothing of what it logs is looked at.
 LOGBACK = '<configuration><root level="OFF"/></configuration>'
+
+_BODY = re.compile(r"Message Body Path: +(/tmp/\S+)")
 
 
 class Mqadmin(JavaProgram):
@@ -25,7 +28,13 @@ class Mqadmin(JavaProgram):
         home = Path(self._directory_of_home.name)
         (home / "conf").mkdir()
         (home / "conf" / "logback_tools.xml").write_text(LOGBACK)
-        super().__init__(release, "Mqadmin", options({"nameServer": name_server}), home=home)
+        super().__init__(
+            release,
+            "Mqadmin",
+            options({"nameServer": name_server}),
+            jvm=[*SMALL_JVM, f"-Djava.io.tmpdir={home}"],
+            home=home,
+        )
         self.release = release
 
     def __enter__(self) -> Self:
@@ -50,4 +59,7 @@ class Mqadmin(JavaProgram):
             line.insert(0, f"until={until}")
         self.send_line("\t".join(line))
         self.wait_until(lambda: len(self.values("output")) > before, f"the end of {line}")
-        return str(self.values("output")[before])
+        output = str(self.values("output")[before])
+        for path in _BODY.findall(output):  # wherever the JVM's directories are
+            Path(path).unlink(missing_ok=True)
+        return output

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
-from orbitmq import Admin, Message, MessageQueue, Producer, PushConsumer
+from orbitmq import Admin, Message, MessageQueue, Producer, PushConsumer, TraceType
 from tests.patience import eventually
+
+MESSAGES: Final = 4
+# What differs from one run to the next: ids, addresses, times, and places in the commit log.
+_CHANGING: Final = (
+    (re.compile(r"\b[\d.]+@\d+#\d+"), "{client}"),
+    (re.compile(r"(CommitLog Offset: +|physicOffset=|@\{message_id\}@)\d+"), r"\1{offset}"),
+    (re.compile(r"\b[0-9A-F]{56}\b|\b[0-9A-F]{32}\b"), "{id}"),
+    (re.compile(r"\b127\.0\.0\.1:\d+"), "{address}"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d[ #]\d\d:\d\d:\d\d([,:]\d{3})?"), "{time}"),
+    (re.compile(r"\b1\d{12}\b"), "{ms}"),
+    (re.compile(r" +"), " "),
+    (re.compile(r" $", re.MULTILINE), ""),
+)
 
 
 class Scenario:
@@ -26,12 +40,10 @@ class Scenario:
 
     def __enter__(self) -> Self:
         with ExitStack() as opened:
-            directory = opened.enter_context(
-                tempfile.TemporaryDirectory(prefix="orbitmq-scenario-")
-            )
-            self._write_files(Path(directory))
+            temporary = tempfile.TemporaryDirectory(prefix="orbitmq-scenario-")
+            self._write_files(Path(opened.enter_context(temporary)))
             server, topic = self.names["name_server"], self.names["topic"]
-            admin = opened.enter_context(Admin(name_server=server))
+            admin = opened.enter_context(Admin(name_server=server, api_timeout_ms=60_000))
             self._send(opened, admin, server, topic)
             self._consume(opened, admin, server, topic)
             self._open = opened.pop_all()
@@ -42,7 +54,15 @@ class Scenario:
 
     def words(self, arguments: str) -> list[str]:
         """Arguments with the names in them replaced."""
-        return arguments.format(**self.names).split()
+        return [word.format(**self.names) for word in arguments.split()]
+
+    def plain(self, output: str) -> str:
+        """An output with names in place of what they stand for here, and without what changes."""
+        for name, value in sorted(self.names.items(), key=lambda item: -len(item[1])):
+            output = output.replace(value, f"{{{name}}}")
+        for pattern, text in _CHANGING:
+            output = pattern.sub(text, output)
+        return output.strip()
 
     def _write_files(self, directory: Path) -> None:
         topics = [{"topicName": f"listed-{number}", "perm": 6} for number in range(2)]
@@ -59,7 +79,7 @@ class Scenario:
         producer = opened.enter_context(
             Producer(self.names["producer_group"], name_server=server, enable_trace=True)
         )
-        for number in range(4):
+        for number in range(MESSAGES):
             queue = MessageQueue(topic, "broker-a", number % 2)
             message = Message(topic, b"body-%d" % number, tags="UA", keys=f"k{number}")
             result = producer.send(message, queue=queue)
@@ -81,8 +101,14 @@ class Scenario:
         )
         consumer.subscribe(topic)
         opened.enter_context(consumer)
-        eventually(lambda: len(seen) >= 4, "the messages consumed")
-        eventually(lambda: admin.consumer_progress(group, topic).lag == 0, "the offsets committed")
+        eventually(lambda: len(seen) >= MESSAGES, "the messages consumed")
         eventually(lambda: f"%RETRY%{group}" in admin.list_topics(), "the retry topic's route")
+        eventually(lambda: admin.consumer_progress(group, topic).lag == 0, "the offsets committed")
+
+        def traced() -> bool:
+            traces = admin.message_trace(self.names["message_id"])
+            return {TraceType.PUB, TraceType.SUB_AFTER} <= {trace.trace_type for trace in traces}
+
+        eventually(traced, "the traces of producer and consumer")
         (client,) = admin.consumer_connection(group).connection_set
         self.names["client_id"] = client.client_id

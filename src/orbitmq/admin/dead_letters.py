@@ -43,8 +43,8 @@ async def list_dead_letters(
     """The messages that ``group`` has given up, those given up first first.
 
     Up to ``max_num``, given up from ``begin_ms`` to ``end_ms`` (ms since the epoch). The property
-    ``RETRY_TOPIC`` is the topic each came from, ``ORIGIN_MESSAGE_ID`` its id there. Raises
-    TopicNotFoundError where the group has never given one up.
+    ``RETRY_TOPIC`` is the topic each came from, ``ORIGIN_MESSAGE_ID`` its offset message id there.
+    Raises TopicNotFoundError where the group has never given one up.
     """
     return await messages_by_time(ask, dlq_topic(group), begin_ms, end_ms, max_num=max_num)
 

@@ -33,15 +33,21 @@ final class Mqadmin {
     private static TreeSet<String> commands() throws Exception {
         MQAdminStartup.initCommand();
         TreeSet<String> names = new TreeSet<>();
+        for (Object command : registered()) {
+            names.add(((SubCommand) command).commandName());
+        }
+        return names;
+    }
+
+    /** What initCommand() adds to, again with each command that is run. */
+    private static List<?> registered() throws Exception {
         for (Field field : MQAdminStartup.class.getDeclaredFields()) {
             if (List.class.isAssignableFrom(field.getType())) {
                 field.setAccessible(true);
-                for (Object command : (List<?>) field.get(null)) {
-                    names.add(((SubCommand) command).commandName());
-                }
+                return (List<?>) field.get(null);
             }
         }
-        return names;
+        throw new IllegalStateException("MQAdminStartup has no list of commands");
     }
 
     /** Whether a client of 5.x that ends waits up to three seconds for its thread of events. */
@@ -57,6 +63,7 @@ final class Mqadmin {
     private static String run(String[] words) throws Exception {
         String until = words[0].startsWith("until=") ? words[0].substring("until=".length()) : null;
         String[] command = until == null ? words : java.util.Arrays.copyOfRange(words, 1, words.length);
+        registered().clear(); // commands keep their clients, which are shut down
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PrintStream capture = new PrintStream(printed, true, StandardCharsets.UTF_8);
         System.setOut(capture);
