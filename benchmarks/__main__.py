@@ -1,7 +1,7 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics ...]
-        [--seconds S] [--rounds N]
+    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics]
+        [...] [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
 drifts does not favour one; the ratio of each round is taken and the median shown. Absolute figures
