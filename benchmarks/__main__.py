@@ -1,7 +1,7 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|transactions|queries|spark|topics ...]
-        [--seconds S] [--rounds N]
+    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics]
+        [...] [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
 drifts does not favour one; the ratio of each round is taken and the median shown. Absolute figures
@@ -23,6 +23,7 @@ from benchmarks.holding_figures import holding_figures
 from benchmarks.queries import query_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
+from benchmarks.timer_figures import timer_figures
 from benchmarks.topics import topic_figures
 from benchmarks.transaction_figures import transaction_figures
 from tests.apache.jars import ApacheRelease
@@ -33,6 +34,7 @@ SUBJECTS = (
     "holding",
     "growth",
     "transactions",
+    "timers",
     "queries",
     "spark",
     "topics",
@@ -63,6 +65,8 @@ def figures(
         yield from growth_figures(largest)
     if "transactions" in subjects:
         yield from transaction_figures(apache, seconds, rounds)
+    if "timers" in subjects:
+        yield from timer_figures(apache)
     if "queries" in subjects:
         yield from query_figures(apache, largest)
     if "spark" in subjects:

@@ -27,13 +27,6 @@ pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
 WORDS = ["one", "two", "three"]
 
 
-@pytest.fixture(params=["orbit_cluster", "apache_cluster"])
-def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """Ours and 5.5.0."""
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
-
-
 @pytest.fixture
 def replied(cluster: Cluster) -> Iterator[str]:
     """A topic of both brokers, where a consumer of ours replies to what is meant for it."""

@@ -7,6 +7,7 @@ import os
 import struct
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orbitmq.store.checkpoint import Checkpoint
@@ -17,7 +18,7 @@ from orbitmq.store.message_store import MessageStore
 from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.record import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from tests.store.support import TOPIC, QuickOps, after_crash, draft, opened, small
+from tests.store.support import HOUR_MS, TOPIC, QuickOps, after_crash, draft, opened, small
 
 
 def put_keys(store: MessageStore, *keys: str, topic: str = TOPIC) -> list[int]:
@@ -159,7 +160,8 @@ def test_after_a_kill_all_is_found_and_only_the_unsaved_is_read(
 def test_apache_would_keep_the_files_of_a_killed_store(tmp_path: Path) -> None:
     """IndexService.load deletes what is later than indexMsgTimestamp; recovery reads the rest."""
     clock = ManualClock()
-    with opened(tmp_path / "live", clock=clock) as store:
+    config = msgspec.structs.replace(small(), mark_interval_ms=HOUR_MS)
+    with opened(tmp_path / "live", config, clock=clock) as store:
         put_keys(store, *numbered(0, 15))
         save_index(store)
         clock.advance(7_000)

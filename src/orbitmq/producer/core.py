@@ -120,6 +120,9 @@ class ProducerCore(ClientCore):
     async def bring_up(self) -> None:
         """Join a client instance; does not wait for a name server to answer."""
         instance = await ClientInstance.obtain(self.config)
+        self._sender = Sender(
+            self.group, instance, self.config, self.in_flight, self.namespace, self.hooks
+        )
         try:
             instance.register_producer(self.group, self)
             if self._trace is not None:
@@ -128,9 +131,6 @@ class ProducerCore(ClientCore):
             await instance.release()
             raise
         self.instance = instance
-        self._sender = Sender(
-            self.group, instance, self.config, self.in_flight, self.namespace, self.hooks
-        )
         self._under_way = UnderWay(
             self.group, self._sender, self.thread, self.config.send_timeout_ms / 1000
         )

@@ -1,0 +1,92 @@
+"""How punctual timers and delay levels are, idle and under load, and what a million take."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.brokers import RunningBroker, apache_broker, orbitmq_broker
+from benchmarks.results import Result, compare
+from orbitmq import LitePullConsumer, Message, Producer
+from tests.apache.jars import ApacheRelease
+
+COUNT = 300
+MANY = 1_000_000
+TOPIC = "bench-timers"
+
+
+def timer_figures(apache: ApacheRelease | None) -> Iterator[Result]:
+    """All of them."""
+    for load in (False, True):
+        sides = []
+        with orbitmq_broker("async") as broker:
+            sides.append(_lateness(broker, load=load))
+        if apache:
+            with apache_broker(apache, "async") as broker:
+                sides.append(_lateness(broker, load=load))
+        under = "under load" if load else "idle"
+        for kind in ("timers", "delay level 1"):
+            for name, share in (("p50", 50), ("p99", 99)):
+                row = [statistics.quantiles(side[kind], n=100)[share - 1] for side in sides]
+                yield compare(f"{kind}, {under}, late {name}", "ms", [row], None, less=True)
+    with orbitmq_broker("async") as broker:
+        before = broker.anonymous_memory()
+        _send_many(broker)
+        used = (broker.anonymous_memory() - before) / 2**20
+        yield Result("a million pending timers, memory", "MB", used)
+
+
+def _lateness(broker: RunningBroker, *, load: bool) -> dict[str, list[float]]:
+    """How late messages were stored for their consumers, ms."""
+    late: dict[str, list[float]] = {"timers": [], "delay level 1": []}
+    with Producer("bench", name_server=broker.name_server) as producer:
+        producer.send(Message(TOPIC, b"x"))
+        consumer = LitePullConsumer(
+            "bench",
+            name_server=broker.name_server,
+            consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        )
+        consumer.subscribe(TOPIC, "timed")
+        with consumer, _load(producer, on=load):
+            for number in range(COUNT):
+                second = (int(time.time()) + 3 + number % 3) * 1000
+                producer.send(Message(TOPIC, b"%d" % second, tags="timed", deliver_at=second))
+                producer.send(Message(TOPIC, b"level", tags="timed", delay_level=1))
+            while sum(map(len, late.values())) < 2 * COUNT:
+                for message in consumer.poll(timeout=1):
+                    stored = message.store_timestamp
+                    if message.body == b"level":
+                        late["delay level 1"].append(stored - message.born_timestamp - 1000)
+                    else:
+                        late["timers"].append(stored - int(bytes(message.body)))
+    return late
+
+
+@contextmanager
+def _load(producer: Producer, *, on: bool) -> Iterator[None]:
+    """Other messages all the while, as many as the producer gets through."""
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.is_set():
+            producer.send_oneway(Message(TOPIC, bytes(100)))
+
+    thread = threading.Thread(target=send)
+    if on:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if on:
+            thread.join()
+
+
+def _send_many(broker: RunningBroker) -> None:
+    with Producer("bench-many", name_server=broker.name_server) as producer:
+        for number in range(MANY):
+            delay = 3600 + number % 86_400
+            producer.send_async(Message(TOPIC, bytes(100), delay_seconds=delay))
