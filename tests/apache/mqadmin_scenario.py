@@ -9,7 +9,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
-from orbitmq import Admin, Message, MessageQueue, Producer, PushConsumer, TraceType
+from orbitmq import (
+    Admin,
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    TopicNotFoundError,
+    TraceType,
+)
 from tests.patience import eventually
 
 MESSAGES: Final = 4
@@ -24,6 +32,12 @@ _CHANGING: Final = (
     (re.compile(r" +"), " "),
     (re.compile(r" $", re.MULTILINE), ""),
 )
+# A hash map, whose order depends on that in which they were stored.
+_PROPERTIES: Final = re.compile(r"(?<=^Properties: \{)\S+=.*(?=\}$)", re.MULTILINE)
+
+
+def _in_order(properties: re.Match[str]) -> str:
+    return ", ".join(sorted(properties[0].split(", ")))
 
 
 class Scenario:
@@ -62,7 +76,7 @@ class Scenario:
             output = output.replace(value, f"{{{name}}}")
         for pattern, text in _CHANGING:
             output = pattern.sub(text, output)
-        return output.strip()
+        return _PROPERTIES.sub(_in_order, output).strip()
 
     def _write_files(self, directory: Path) -> None:
         topics = [{"topicName": f"listed-{number}", "perm": 6} for number in range(2)]
@@ -106,7 +120,10 @@ class Scenario:
         eventually(lambda: admin.consumer_progress(group, topic).lag == 0, "the offsets committed")
 
         def traced() -> bool:
-            traces = admin.message_trace(self.names["message_id"])
+            try:
+                traces = admin.message_trace(self.names["message_id"])
+            except TopicNotFoundError:  # it is made when the first traces are sent
+                return False
             return {TraceType.PUB, TraceType.SUB_AFTER} <= {trace.trace_type for trace in traces}
 
         eventually(traced, "the traces of producer and consumer")
