@@ -6,9 +6,8 @@ import subprocess
 import sys
 import textwrap
 
-_PRELUDE = """
-import logging, signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
+_QUIET = """
+import logging
 logging.getLogger("orbitmq").addHandler(logging.NullHandler())
 logging.getLogger("asyncio").setLevel("ERROR")  # else a busy machine's slow turns are told
 """
@@ -17,7 +16,7 @@ logging.getLogger("asyncio").setLevel("ERROR")  # else a busy machine's slow tur
 def run_python(program: str) -> subprocess.CompletedProcess[str]:
     """Run ``program`` in the interpreter's development mode, warnings being errors."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", _PRELUDE + textwrap.dedent(program)],
+        [sys.executable, "-W", "error", "-X", "dev", "-c", _QUIET + textwrap.dedent(program)],
         capture_output=True,
         text=True,
         timeout=60,
