@@ -1,9 +1,8 @@
 """The broker's tables as files under ``config/``, in Apache's form and names.
 
 Each is saved as a whole, off the broker's thread, at intervals and when the broker closes. What
-changes in topics and groups is in a journal beside the file before it is answered for, and in the
-file soon after, for Apache's brokers read no journal; the next start reads both, and a broker that
-closes leaves no journal. A table that cannot be read, or is
+changes in topics and groups meanwhile is in a journal beside the file before it is answered for;
+the next start reads it, and a broker that closes leaves none. A table that cannot be read, or is
 empty, is taken from its backup; when that cannot be read either, the broker does not start, because
 it would otherwise save an empty one over it.
 """
@@ -199,11 +198,6 @@ class SavedTables:
         self._topics.write_down()
         self._groups.write_down()
 
-    def save_soon(self) -> None:
-        """Save topics and groups if they changed, in the background, without waiting for more."""
-        self._topics.save_later()
-        self._groups.save_later()
-
     def save_topics_and_groups(self) -> None:
         """Save them where they changed, in the background."""
         for saved in (self._topics, self._groups):
@@ -257,7 +251,7 @@ class _SavedFile:
 
         What cannot be saved stays changed, for the next call to try again.
         """
-        if not self._table.changed or self.saving or self._clock.monotonic() < self._rest_until:
+        if self.saving or not self._table.changed or self._clock.monotonic() < self._rest_until:
             return
         self.saving = True
         body = self._begin()

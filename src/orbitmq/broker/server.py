@@ -120,7 +120,6 @@ class BrokerServer:
         self._answers.settle()
         self._pulls.tick_end()
         broker.saved.save_changes()
-        broker.saved.save_soon()
         if broker.due_ms != self._timer_due_ms:
             self._run_later()
 
