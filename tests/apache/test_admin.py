@@ -79,9 +79,11 @@ def queues(topic: str) -> list[MessageQueue]:
     return [MessageQueue(topic, broker, number) for broker in BROKERS for number in range(2)]
 
 
-def fill(producer: Producer, topic: str, count: int = 1) -> dict[MessageQueue, list[str]]:
-    """Sends so many messages to each queue; their ids."""
-    return {
+def fill(
+    admin: Admin, producer: Producer, topic: str, count: int = 1
+) -> dict[MessageQueue, list[str]]:
+    """Sends so many messages to each queue, which Apache's brokers fill afterwards; their ids."""
+    ids = {
         queue: [
             producer.send(
                 Message(topic, b"%d" % number, tags="UA", keys=f"{queue.broker_name}-{number}"),
@@ -91,6 +93,14 @@ def fill(producer: Producer, topic: str, count: int = 1) -> dict[MessageQueue, l
         ]
         for queue in queues(topic)
     }
+    ends = dict.fromkeys(queues(topic), count)
+    eventually(lambda: max_offsets(admin, topic) == ends, "the messages in their queues")
+    return ids
+
+
+def max_offsets(admin: Admin, topic: str) -> dict[MessageQueue, int]:
+    stats = admin.topic_stats(topic)
+    return {queue: ends.max_offset for queue, ends in stats.offset_table.items()}
 
 
 def test_topics(admin: Admin, topic: str) -> None:
@@ -144,11 +154,7 @@ def test_what_the_name_server_keeps(admin: Admin) -> None:
 def test_offsets_of_a_group_that_is_away(admin: Admin, producer: Producer, topic: str) -> None:
     group = f"{topic}-away"
     admin.update_group(SubscriptionGroupConfig(group))
-    fill(producer, topic, 3)
-    stats = admin.topic_stats(topic)
-    assert {queue: ends.max_offset for queue, ends in stats.offset_table.items()} == dict.fromkeys(
-        queues(topic), 3
-    )
+    fill(admin, producer, topic, 3)
     for queue in queues(topic):
         admin.update_consume_offset(group, queue, 1)
         assert admin.consume_offset(group, queue) == 1
@@ -167,7 +173,7 @@ def test_offsets_of_a_group_that_is_away(admin: Admin, producer: Producer, topic
 
 
 def test_messages_found(admin: Admin, producer: Producer, topic: str) -> None:
-    ids = fill(producer, topic, 2)
+    ids = fill(admin, producer, topic, 2)
     queue = queues(topic)[3]
     message_id = ids[queue][1]
     found = eventually(
@@ -195,7 +201,7 @@ def test_a_consumer_that_is_online(
     admin: Admin, producer: Producer, topic: str, cluster: Cluster
 ) -> None:
     group = f"{topic}-online"
-    fill(producer, topic)
+    fill(admin, producer, topic)
     seen: list[str] = []
 
     def note(messages: Sequence[MessageView]) -> None:
@@ -253,7 +259,7 @@ def test_a_consumer_that_is_online(
 def test_dead_letters(admin: Admin, producer: Producer, topic: str, cluster: Cluster) -> None:
     group = f"{topic}-failing"
     admin.update_group(SubscriptionGroupConfig(group, retry_max_times=0))
-    sent = {one for some in fill(producer, topic).values() for one in some}
+    sent = {one for some in fill(admin, producer, topic).values() for one in some}
     fails = True
     taken: set[str] = set()
 
@@ -287,7 +293,7 @@ def test_dead_letters(admin: Admin, producer: Producer, topic: str, cluster: Clu
 
 
 def test_brokers(admin: Admin, producer: Producer, topic: str, cluster: Cluster) -> None:
-    fill(producer, topic)
+    fill(admin, producer, topic)
     address = admin.cluster_info().broker_addr_table["broker-a"].broker_addrs[0]
     assert admin.broker_config(address)["brokerName"] == "broker-a"
     before = admin.broker_config("broker-a")["fileReservedTime"]

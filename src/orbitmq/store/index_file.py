@@ -216,7 +216,7 @@ class IndexWriter(IndexFile):
         for key_hash, offset, timestamp in taken:
             slot = key_hash % slot_number
             previous = slots[slot]
-            if not _NO_ENTRY < previous <= count:
+            if not _NO_ENTRY < previous < count:
                 previous = _NO_ENTRY
                 used += 1
             seconds = (timestamp - begin_timestamp) // 1000 if begin_timestamp > 0 else 0
