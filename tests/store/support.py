@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -101,8 +101,9 @@ class FailingFlush(FileOps):
             return written
 
     def ftruncate(self, fd: int, size: int) -> None:
-        super().ftruncate(fd, size)
-        self._durable[self._paths[fd]] = bytearray(size)
+        with self._lock:
+            super().ftruncate(fd, size)
+            self._durable[self._paths[fd]] = bytearray(size)
 
     def fdatasync(self, fd: int) -> None:
         with self._lock:
@@ -198,7 +199,12 @@ def bodies(store: MessageStore, topic: str = TOPIC, queue_id: int = 0) -> list[b
 
 def after_crash(source: Path, target: Path) -> Path:
     """The directory as it would be found if the process using it were killed now."""
-    return Path(shutil.copytree(source, target))
+
+    def copy(file: str, to: str) -> None:
+        with suppress(FileNotFoundError):  # replaced or removed meanwhile
+            shutil.copy2(file, to)
+
+    return Path(shutil.copytree(source, target, copy_function=copy))
 
 
 def after_kill(store: MessageStore, target: Path) -> Path:
