@@ -1,7 +1,7 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics]
-        [...] [--seconds S] [--rounds N]
+    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics
+        |workers] [...] [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
 drifts does not favour one; the ratio of each round is taken and the median shown. Absolute figures
@@ -26,6 +26,7 @@ from benchmarks.spark_rows import rows_a_second
 from benchmarks.timer_figures import timer_figures
 from benchmarks.topics import topic_figures
 from benchmarks.transaction_figures import transaction_figures
+from benchmarks.worker_figures import worker_figures
 from tests.apache.jars import ApacheRelease
 
 SUBJECTS = (
@@ -38,6 +39,7 @@ SUBJECTS = (
     "queries",
     "spark",
     "topics",
+    "workers",
 )
 SPARK_ROWS = 1_000_000
 
@@ -74,6 +76,8 @@ def figures(
             yield from spark_figures(broker)
     if "topics" in subjects:
         yield from topic_figures(apache, rounds)
+    if "workers" in subjects:
+        yield from worker_figures(seconds, rounds)
 
 
 def main() -> None:
