@@ -154,7 +154,7 @@ def pull_frame(
     hold: bool = False,
     commit: bool = False,
 ) -> bytes:
-    """One pull request, whose opaque is the queue."""
+    """One pull request, whose opaque is the queue; with ``commit`` it tells how far a group got."""
     header = PullMessageRequestHeader(
         consumer_group=group,
         topic=topic,
@@ -163,7 +163,7 @@ def pull_frame(
         max_msg_nums=size,
         max_msg_bytes=16 << 20,
         sys_flag=_SUBSCRIPTION | (_SUSPEND if hold else 0) | (_COMMIT if commit else 0),
-        commit_offset=offset if commit else 0,
+        commit_offset=0,
         suspend_timeout_millis=HOLD_MS if hold else 0,
         subscription="*",
         sub_version=1,
