@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 from benchmarks.plan import Outcome
@@ -44,10 +45,6 @@ def compare(
     return result
 
 
-def _ratio(above: float, below: float) -> float:
-    return above / below if below else float("nan")
-
-
 def compare_outcomes(name: str, rounds: list[list[Outcome]], aim: float | None) -> Result:
     """As :func:`compare`, of messages a second, with the processor time beside them."""
     rates = [[outcome.rate for outcome in row] for row in rounds]
@@ -55,6 +52,10 @@ def compare_outcomes(name: str, rounds: list[list[Outcome]], aim: float | None) 
     costs = [median(outcome.cpu for outcome in side) for side in zip(*rounds, strict=True)]
     result.cpu, result.apache_cpu = [*costs, None][:2]
     return result
+
+
+def _ratio(over: float, under: float) -> float:
+    return over / under if under else inf
 
 
 def figures_in(output: str) -> list[float]:
