@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 
@@ -25,8 +26,12 @@ def compare(
     ours = median(row[0] for row in rounds)
     if len(rounds[0]) == 1:
         return Result(name, unit, ours, aim=aim)
-    ratio = median(row[1] / row[0] if less else row[0] / row[1] for row in rounds)
+    ratio = median(_ratio(row[1], row[0]) if less else _ratio(row[0], row[1]) for row in rounds)
     return Result(name, unit, ours, median(row[1] for row in rounds), ratio, aim)
+
+
+def _ratio(over: float, under: float) -> float:
+    return over / under if under else inf
 
 
 def figures_in(output: str) -> list[float]:

@@ -38,10 +38,14 @@ from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_ty
 
 logger = logging.getLogger("orbitmq.store")
 
-_BATCH: Final = 128
+_BATCH: Final = 64
+"""Entries, or messages read, in a piece of work, for a few tenths of a millisecond."""
 _MOST_WAITING: Final = 20_000
 _LINGER_SECONDS: Final = 0.02
 _BREATH_SECONDS: Final = 0.0001
+"""The least pause between two pieces of work."""
+_REST: Final = 3
+"""How many times as long as its work took the thread pauses while messages are being stored."""
 _RETRY_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 2.0
 _NEAR_BYTES: Final = 1 << 20
@@ -107,6 +111,7 @@ class KeyIndex:
         self._lock = Lock()
         self._progress = Condition()
         self._idle = self._stopping = False
+        self._seen_end, self._rested_at = log.end, 0.0
         self._wake, self._hurry, self._halt = Event(), Event(), Event()
         self._failure: OSError | None = None
         self._thread = Thread(target=self._run, name="orbitmq-key-index", daemon=True)
@@ -336,7 +341,18 @@ class KeyIndex:
         self._waiting += entries
         self._reached, self._timestamp = max(position, self._reached), timestamp
         self._drain()
-        time.sleep(_BREATH_SECONDS)  # or the loop would wait for the interpreter's lock
+        self._breathe()
+
+    def _breathe(self) -> None:
+        """Leave the interpreter to the thread that stores messages, while it does.
+
+        That would wait for this one whenever it has written or read, longer than its work takes.
+        """
+        end, worked = self._log.end, time.thread_time() - self._rested_at
+        rest = _REST * worked if end != self._seen_end else 0.0
+        self._seen_end = end
+        time.sleep(max(rest, _BREATH_SECONDS))
+        self._rested_at = time.thread_time()
 
     def _drain(self) -> None:
         writer = self._writer()
