@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from statistics import median
 
 from benchmarks.brokers import generate
-from benchmarks.generator import Plan
+from benchmarks.plan import Plan
 from benchmarks.results import Result
 
 WORKERS = (1, 2, 4)

@@ -51,6 +51,7 @@ from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
 from orbitmq.live_settings import LiveSettings
 from orbitmq.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from orbitmq.store.appended import Written, arrivals
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.file_ops import FILE_OPS, FileOps
@@ -193,9 +194,9 @@ class Broker:
         self._waiting = self._what_waits()
         self._timetable = self._make_timetable()
         self._held = self.pulling.held
-        self.store.add_write_listener(self.statistics.written)
         self.retrying.on_sent_back = self._sent_back
-        self.store.add_arrival_listener(self._arrived)
+        self.store.add_write_listener(self.statistics.written)
+        self.store.add_write_listener(self._written)
 
     def _what_waits(self) -> list[DueWork]:
         waiting = [DueWork("delayed messages", self.delivery)]
@@ -334,21 +335,18 @@ class Broker:
                 str(directory),
             )
 
-    def _arrived(
-        self,
-        topic: str,
-        queue_id: int,
-        next_offset: int,
-        tags_code: int,
-        _store_timestamp: int,
-        properties: bytes,
-    ) -> None:
-        if self._held:
-            self._held.message_arrived(topic, queue_id, next_offset, tags_code, properties)
-        if topic == SCHEDULE_TOPIC:
-            self.delivery.message_arrived(tags_code)  # there it is the time the message is due
-        elif topic == TIMER_TOPIC and self.timers is not None:
-            self.timers.message_arrived()
+    def _written(self, written: Written) -> None:
+        """Tell those who wait for messages, queue by queue, what one write brought."""
+        held = self._held
+        for queue, runs in written.by_queue.items():
+            topic = queue.topic
+            if topic == SCHEDULE_TOPIC:
+                for _, due_ms, _ in arrivals(runs):  # there it stands for the tags code
+                    self.delivery.message_arrived(due_ms)
+            elif topic == TIMER_TOPIC and self.timers is not None:
+                self.timers.message_arrived()
+            if held:
+                held.arrived(topic, queue.queue_id, arrivals(runs))
 
     def _renew(self, config: BrokerConfig) -> None:
         """Have the services that keep settings take the new ones."""

@@ -185,29 +185,26 @@ class Sending:
                 f"the batch to {name} is refused: neither retry topics nor delays go with a "
                 "batch; send its messages one by one"
             )
-        sys_flag = _sys_flag(request, topic)
-        placed = self._store.append_all(
-            [
-                Draft(
-                    name,
-                    queue_id,
-                    item.body,
-                    item.properties,
-                    tags_code(find_property(item.properties, TAGS)),
-                    item.flag,
-                    sys_flag,
-                    request.born_timestamp,
-                    born_host,
-                    self._store_host,
-                    request.reconsume_times or 0,
-                )
-                for item in _batch_items(name, body)
-            ]
+        items = _batch_items(name, body)
+        common = Draft(
+            name,
+            queue_id,
+            b"",
+            b"",
+            0,
+            0,
+            _sys_flag(request, topic),
+            request.born_timestamp,
+            born_host,
+            self._store_host,
+            request.reconsume_times or 0,
         )
+        tags_codes = [tags_code(find_property(properties, TAGS)) for _, _, properties in items]
+        placed = self._store.append_batch(common, items, tags_codes)
         return PlacedBatch(
             queue_id,
-            placed[0].queue_offset,
-            [place.physical_offset for place in placed],
+            placed.queue_offset,
+            placed.physical_offsets,
             find_property(batch_properties, UNIQ_KEY),
         )
 

@@ -9,14 +9,13 @@ billing, and of pop consumption are not there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from orbitmq.broker.stats_items import Counts, Item, Items, Snapshot
 from orbitmq.broker.store_stats import StoreStats
 from orbitmq.names import RETRY_PREFIX, is_system_topic
+from orbitmq.store.appended import Written
 from orbitmq.store.consume_queue import ConsumeQueue
-from orbitmq.store.message_store import StagedMessage
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -83,17 +82,16 @@ class Statistics:
 
     # Where messages pass
 
-    def written(self, staged: Sequence[StagedMessage]) -> None:
+    def written(self, written: Written) -> None:
         """Count what one write of the store brought (its write listener)."""
-        self.store.put += len(staged)
+        self.store.put += written.messages
         sizes = self._sizes
-        for queue, place, _, _ in staged:
-            if queue is not None:
-                try:
-                    sizes[queue] += place.size
-                except KeyError:
-                    sizes[queue] = place.size
-                    self._first[queue] = place.queue_offset
+        for queue, runs in written.by_queue.items():
+            if queue not in sizes:
+                sizes[queue] = 0
+                self._first[queue] = runs[0].queue_offset
+            for run in runs:
+                sizes[queue] += run.size
 
     def pulled(
         self, group: str, topic: str, queue_id: int, number: int, size: int, seconds: float

@@ -36,8 +36,9 @@ from orbitmq.broker.transactions import (
 )
 from orbitmq.errors import InvalidMessageError, RecordError, StoreError
 from orbitmq.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
+from orbitmq.store.appended import Appended
 from orbitmq.store.consume_queue import QueueUnit
-from orbitmq.store.message_store import Appended, MessageStore
+from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     PRODUCER_GROUP,
