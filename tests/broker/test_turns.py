@@ -59,7 +59,7 @@ def test_connections_of_a_turn_share_one_write(tmp_path: Path) -> None:
         node: Running, client: Client, peers: list[socket.socket], server: Server
     ) -> None:
         writes: list[int] = []
-        node.broker.store.add_write_listener(lambda staged: writes.append(len(staged)))
+        node.broker.store.add_write_listener(lambda written: writes.append(written.messages))
         send_at_once(peers, server)
         offsets = []
         for peer in peers:

@@ -117,9 +117,8 @@ class FrameDecoder:
         if self.error is not None:
             raise self.error
         size, limit = end - begin, self._limit
-        is_short = size <= _COPIED
         view = self._view[begin:end]
-        data = bytes(view) if is_short else view
+        data = bytes(view) if size <= _COPIED else view
         at = 0
         while size - at >= _SHORTEST:
             length, mark = _LENGTHS.unpack_from(data, at)
@@ -132,11 +131,9 @@ class FrameDecoder:
             if body_start > frame_end:
                 raise _header_too_long(4 + length, mark)
             header, body = data[at + 8 : body_start], data[body_start:frame_end]
-            commands.append(
-                decode_command(mark >> 24, header, body)
-                if is_short
-                else decode_command(mark >> 24, bytes(header), bytes(body))
-            )
+            if not isinstance(header, bytes):
+                header, body = bytes(header), bytes(body)
+            commands.append(decode_command(mark >> 24, header, body))
             at = frame_end
         return begin + at
 
