@@ -16,6 +16,9 @@ KIB = 1 << 10
 FILLED = {100: 400_000, KIB: 100_000, 64 * KIB: 8_192}
 """How many messages of which size there are to be pulled."""
 LATENCY_RATE = 10_000
+WARM_UP_TOPIC = "bench-warm-up"
+_WARM_UP = 5
+"""How many times as long as a measurement."""
 
 
 class Case(msgspec.Struct):
@@ -81,6 +84,7 @@ def send_figures(
         for broker in brokers:
             for body in FILLED:
                 fill(broker, _topic("send", body), 0)
+        warm_up(brokers, _WARM_UP * seconds)
         yield from load_figures(SENDS, brokers, seconds, rounds, sync=flush == "sync")
         if flush == "async":
             yield memory_figure("memory, after the sends", brokers)
@@ -96,9 +100,17 @@ def pull_figures(apache: ApacheRelease | None, seconds: float, rounds: int) -> I
         yield memory_figure("memory, after the pulls", brokers)
 
 
+def warm_up(brokers: list[RunningBroker], seconds: float) -> None:
+    """Load each broker for a while, so that Java has compiled what it runs."""
+    for broker in brokers:
+        fill(broker, WARM_UP_TOPIC, 0)
+        generate(Plan("send", broker.address, WARM_UP_TOPIC, window=64, seconds=seconds))
+
+
 def mixed_figures(apache: ApacheRelease | None, seconds: float, rounds: int) -> Iterator[Result]:
     """Sends, and consumers that wait for them."""
     with pair(apache, "async") as brokers:
+        warm_up(brokers, _WARM_UP * seconds)
         yield from load_figures([MIXED], brokers, seconds, rounds)
 
 
@@ -120,6 +132,7 @@ def load_figures(
 def latency_figures(apache: ApacheRelease | None, seconds: float, rounds: int) -> Iterator[Result]:
     """How soon a send is answered, at a steady rate."""
     with pair(apache, "async") as brokers:
+        warm_up(brokers, seconds)
         for broker in brokers:
             fill(broker, "bench-latency", 0)
 

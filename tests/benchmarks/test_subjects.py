@@ -96,9 +96,32 @@ def test_scaling(tmp_path: Path) -> None:
 
 def test_flames(tmp_path: Path) -> None:
     loads = {"sends": flames.LOADS["sends"]}
-    found = measured(flames.flame_figures(0.05, tmp_path, 2048, loads))
+    written = tmp_path / "flames.md"
+    found = measured(flames.flame_figures(0.05, tmp_path, 2048, loads, written))
     assert "send, 64 in flight: the broker's thread" in found
+    assert written.read_text().startswith("| us a message | send, 64 in flight |")
     assert (tmp_path / "flame-sends.svg").read_text().startswith("<svg")
+
+
+def test_time_is_told_by_module() -> None:
+    stacks = {
+        ("loop:uvloop and kernel",): 3e6,
+        ("loop:uvloop and kernel", "wire.record:encode_record"): 1e6,
+        ("loop:uvloop and kernel", "wire.record:encode_batch"): 5e6,
+    }
+    costs = flames.by_module(stacks, Outcome(900, 1.0, 0.018, [100.0]))
+    assert costs == {
+        "wire/record.py": 6.0,
+        "uvloop and kernel": 3.0,
+        flames.THREAD: 9.0,
+        flames.ALL_THREADS: 20.0,
+    }
+    assert flames.table({"send": costs}).splitlines()[2:] == [
+        "| `wire/record.py` | 6.00 |",
+        "| uvloop and kernel | 3.00 |",
+        "| the broker's thread | 9.00 |",
+        "| all threads | 20.00 |",
+    ]
 
 
 def test_the_sampler_sees_a_broker_at_work() -> None:
