@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -14,13 +16,18 @@ from benchmarks.brokers import RunningBroker, fill, in_turn, orbitmq_broker
 from benchmarks.connection_figures import connection_figures
 from benchmarks.plan import Outcome
 from benchmarks.results import HEADINGS, cells, compare, compare_outcomes, line, markdown
+from benchmarks.sampled_broker import OUTSIDE, stack_of
 from benchmarks.scaling import scaling_figures
+from orbitmq.net.dispatcher import Dispatcher
+from orbitmq.wire.command import RemotingCommand
+from tests.docs.snippets import ROOT
 from tests.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.results import Result
+    from orbitmq.net.connection import Connection
 
 
 def broker_named(name: str) -> RunningBroker:
@@ -55,6 +62,13 @@ def test_processor_time_stands_beside_rates() -> None:
     assert line(cells(alone)).split()[-1] == "10.00"
     assert markdown([result]).count("|\n") == 3
     assert len(cells(result)) == len(HEADINGS)
+
+
+def test_another_version_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_figures, "MIXED", Case("mixed", "mixed", connections=3))
+    (result,) = broker_figures.mixed_figures(ROOT / "src", 0.1, 1)
+    assert result.ratio is not None
+    assert result.apache_cpu is not None
 
 
 def test_the_interpreter_is_named() -> None:
@@ -122,6 +136,19 @@ def test_time_is_told_by_module() -> None:
         "| the broker's thread | 9.00 |",
         "| all threads | 20.00 |",
     ]
+
+
+def test_a_stack_begins_where_the_loop_calls() -> None:
+    stacks: list[tuple[str, ...]] = []
+
+    def handler(_command: RemotingCommand, _connection: Connection) -> None:
+        stacks.append(stack_of(sys._getframe(1)))
+
+    async def dispatch() -> None:
+        Dispatcher({7: handler}).dispatch(RemotingCommand(code=7), cast("Connection", None))
+
+    asyncio.run(dispatch())
+    assert stacks == [(OUTSIDE, "net.dispatcher:Dispatcher.dispatch")]
 
 
 def test_the_sampler_sees_a_broker_at_work() -> None:
