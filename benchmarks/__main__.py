@@ -1,7 +1,7 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics]
-        [...] [--seconds S] [--rounds N]
+    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics|
+        periodic] [...] [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
 drifts does not favour one; the ratio of each round is taken and the median shown. Absolute figures
@@ -20,6 +20,7 @@ from benchmarks.brokers import RunningBroker, fill, find_apache, orbitmq_broker
 from benchmarks.consumer_figures import consumer_figures
 from benchmarks.growth import SIZES, growth_figures
 from benchmarks.holding_figures import holding_figures
+from benchmarks.periodic_figures import periodic_figures
 from benchmarks.queries import query_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
@@ -38,6 +39,7 @@ SUBJECTS = (
     "queries",
     "spark",
     "topics",
+    "periodic",
 )
 SPARK_ROWS = 1_000_000
 
@@ -74,6 +76,8 @@ def figures(
             yield from spark_figures(broker)
     if "topics" in subjects:
         yield from topic_figures(apache, rounds)
+    if "periodic" in subjects:
+        yield from periodic_figures(10 * seconds)
 
 
 def main() -> None:
