@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.brokers import orbitmq_broker
-from benchmarks.generator import create_topic
+from benchmarks.load import create_topic
 from benchmarks.results import Result
 from benchmarks.topics import write_topics
 from orbitmq.codes import RequestCode
