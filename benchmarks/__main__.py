@@ -1,7 +1,7 @@
 """Measures OrbitMQ beside Apache RocketMQ and prints the figures as ratios.
 
-    python -m benchmarks [brokers|consumers|holding|growth|transactions|timers|queries|spark|topics]
-        [...] [--seconds S] [--rounds N]
+    python -m benchmarks [brokers|producers|consumers|holding|growth|transactions|timers|queries|
+        spark|topics] [...] [--seconds S] [--rounds N]
 
 Both sides run in the same session and take turns, round by round, so that a machine whose speed
 drifts does not favour one; the ratio of each round is taken and the median shown. Absolute figures
@@ -20,6 +20,7 @@ from benchmarks.brokers import RunningBroker, fill, find_apache, orbitmq_broker
 from benchmarks.consumer_figures import consumer_figures
 from benchmarks.growth import SIZES, growth_figures
 from benchmarks.holding_figures import holding_figures
+from benchmarks.producer_figures import producer_figures
 from benchmarks.queries import query_figures
 from benchmarks.results import Result, show
 from benchmarks.spark_rows import rows_a_second
@@ -30,6 +31,7 @@ from tests.apache.jars import ApacheRelease
 
 SUBJECTS = (
     "brokers",
+    "producers",
     "consumers",
     "holding",
     "growth",
@@ -55,6 +57,9 @@ def figures(
     if "brokers" in subjects:
         for flush in ("async", "sync"):
             yield from broker_figures(apache, flush, seconds, rounds)
+    if "producers" in subjects:
+        with orbitmq_broker("async") as broker:
+            yield from producer_figures(apache, broker, seconds, rounds)
     if "consumers" in subjects:
         with orbitmq_broker("async") as broker:
             yield from consumer_figures(apache, broker, rounds)
