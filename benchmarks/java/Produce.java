@@ -10,6 +10,8 @@ import org.apache.rocketmq.common.message.Message;
 /** Sends messages with Apache's client; the same as produce.py, which says what. */
 final class Produce {
     private static final byte[] BODY = new byte[100];
+    /** The compilers need some seconds, however short the measurement is. */
+    private static final double WARM_UP_SECONDS = 4;
 
     private interface Sending {
         long run(DefaultMQProducer producer, String topic, int width, double seconds) throws Exception;
@@ -32,9 +34,6 @@ final class Produce {
         System.out.println("@@ " + sent / took + " " + each);
         Runtime.getRuntime().halt(0);
     }
-
-    /** The compilers take longer than our whole measurement until they are done. */
-    private static final double WARM_UP_SECONDS = 4;
 
     private static Message message(String topic) {
         return new Message(topic, "tag", "key-0123456789", BODY);
