@@ -1,7 +1,7 @@
 """A broker without a network: its store, its tables, and the services over them.
 
 One thread owns it. Whoever brings requests in (server.py for the remoting protocol) calls the
-services, then :meth:`Broker.write` at the end of each tick, and :meth:`Broker.run_due` when
+services, then :meth:`Broker.write` at the end of each turn, and :meth:`Broker.run_due` when
 :meth:`Broker.wait_ms` has passed.
 """
 

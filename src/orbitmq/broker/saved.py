@@ -204,7 +204,7 @@ class SavedTables:
         return any(saved.saving for saved in self._all)
 
     def save_changes(self) -> None:
-        """Write down what has changed in topics and groups: at the end of every tick."""
+        """Write down what has changed in topics and groups: at the end of every turn."""
         self._topics.write_down()
         self._groups.write_down()
 
