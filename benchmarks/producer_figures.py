@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.brokers import RunningBroker
-from benchmarks.generator import create_topic
+from benchmarks.load import create_topic
 from benchmarks.results import Result, compare, figures_in
 from tests.apache.jars import OPEN_MODULES, ApacheRelease
 
