@@ -26,14 +26,14 @@ OUTCOMES = {
 
 @given(
     st.sampled_from(list(OUTCOMES)),
-    st.lists(OFFSETS, min_size=3, max_size=3),
+    st.tuples(OFFSETS, OFFSETS, OFFSETS),
     st.tuples(FLAGS, FLAGS, FLAGS),
     st.lists(st.binary(min_size=1, max_size=20), max_size=3),
     st.sampled_from([JSON, BINARY]),
 )
 def test_an_answer_is_its_header_and_the_records(
     outcome: tuple[PullStatus, GetStatus],
-    offsets: list[int],
+    offsets: tuple[int, int, int],
     numbers: tuple[int, int, int],
     records: list[bytes],
     serialize_type: int,
@@ -42,7 +42,8 @@ def test_an_answer_is_its_header_and_the_records(
     opaque, topic_sys_flag, group_sys_flag = numbers
     request = RemotingCommand(opaque=opaque, serialize_type=serialize_type)
     size = sum(map(len, records))
-    result = GetResult(found, *offsets, list(map(memoryview, records)), len(records), size)
+    slices = [memoryview(record) for record in records]
+    result = GetResult(found, *offsets, slices, len(records), size)
     pulled = Pulled(
         status,
         result,
@@ -57,7 +58,5 @@ def test_an_answer_is_its_header_and_the_records(
         topic_sys_flag=topic_sys_flag,
         group_sys_flag=group_sys_flag,
     )
-    head = encode_response(
-        request, OUTCOMES[outcome], header, remark=found.value, body_length=size
-    )
+    head = encode_response(request, OUTCOMES[outcome], header, remark=found.value, body_length=size)
     assert b"".join(encode_answer(request, pulled)) == head + b"".join(records)

@@ -194,15 +194,14 @@ class Pulling(Generic[_OwnerT, _RequestT]):
 
     def _look(self, pull: Pull, match: MessageFilter) -> GetResult:
         """What the store has for a pull."""
-        max_count, max_bytes = pull.max_count, pull.max_bytes
         by_record = match.by_record
         started = perf_counter()
         found = self._store.get_messages(
             pull.topic,
             pull.queue_id,
             pull.offset,
-            max_count if max_count < self._max_count else self._max_count,
-            max_bytes if max_bytes < self._max_bytes else self._max_bytes,
+            min(pull.max_count, self._max_count),
+            min(pull.max_bytes, self._max_bytes),
             match.by_tags_code,
             by_record and self._budget.for_scan(by_record),
         )

@@ -41,7 +41,7 @@ _TIMESTAMP: Final = struct.Struct(">q")
 
 
 class LogPart(NamedTuple):
-    """What is written of one file: ``view`` is all of it, from ``base`` of the log, up to ``end``."""
+    """What is written of one file, up to ``end``; ``view`` is all of the file, from ``base`` on."""
 
     view: memoryview
     base: int

@@ -20,7 +20,8 @@ _OPAQUE: Final = 1_234_567_890
 class ResponseTemplate:
     """``fields`` are the extFields of the responses, where a value may be a directive of ``%``.
 
-    ``remark`` is their remark. What fills a directive must need no escape in JSON, which is so for letters and digits.
+    ``remark`` is their remark. What fills a directive must need no escape in JSON, which is so for
+    letters and digits.
     """
 
     __slots__ = ("_text",)
