@@ -115,10 +115,13 @@ def queues(draw: st.DrawFn) -> list[Unit]:
     units: list[Unit] = []
     position = 0
     sizes, codes = st.integers(1, 60), st.integers(0, 2)
-    for kind in draw(st.lists(st.sampled_from("nnnngglfx"), min_size=1, max_size=45)):
+    for kind in draw(st.lists(st.sampled_from("nnnngglfcx"), min_size=1, max_size=45)):
         if kind == "x":
             anywhere = st.integers(-300, 1400)
             units.append(Unit(draw(anywhere), draw(st.integers(-70, 300)), draw(codes)))
+            continue
+        if kind == "c":  # longer than its file
+            units.append(Unit(position, FILE - position % FILE + 1, draw(codes)))
             continue
         if kind == "f":
             units.append(Unit(max(position - 1, 0), FILLER_SIZE, 0))
@@ -138,7 +141,7 @@ def asks(draw: st.DrawFn, count: int) -> Ask:
     return Ask(
         draw(st.integers(0, count - 1)),
         draw(st.integers(-1, 12)),
-        draw(st.integers(0, 400)),
+        draw(st.integers(0, 800)),
         draw(st.none() | st.frozensets(st.integers(0, 2))),
         draw(st.booleans()),
         draw(st.integers(0, 20)),
