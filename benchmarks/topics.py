@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from benchmarks.brokers import RunningBroker, apache_broker, orbitmq_broker
-from benchmarks.generator import create_topic
+from benchmarks.load import create_topic
 from benchmarks.results import Result, compare
 from orbitmq.wire.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from tests.apache.jars import ApacheRelease

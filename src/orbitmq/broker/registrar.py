@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -45,15 +46,21 @@ _TIMEOUT_MS: Final = 3_000
 class Registrar:
     """Registers one broker, the master of its name, at each of ``name_servers``.
 
-    ``identity`` names the broker in its requests. All methods belong to the running loop.
+    ``identity`` names the broker in its requests, ``tls`` has it speak TLS to all of them. All
+    methods belong to the running loop.
     """
 
     def __init__(
-        self, name_servers: Sequence[str], identity: BrokerRequestHeader, topics: TopicTable
+        self,
+        name_servers: Sequence[str],
+        identity: BrokerRequestHeader,
+        topics: TopicTable,
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._identity = identity
         self._topics = topics
-        self._pool = ConnectionPool(_ignore_request, connect_timeout_ms=_TIMEOUT_MS)
+        self._pool = ConnectionPool(_ignore_request, connect_timeout_ms=_TIMEOUT_MS, tls=tls)
         self._changed = {address: asyncio.Event() for address in name_servers}
         # By address the topics it is to be told of; None: all, as it knows nothing.
         self._untold: dict[str, dict[str, TopicConfig] | None] = dict.fromkeys(name_servers)

@@ -22,6 +22,10 @@ from orbitmq.broker.schedule import Delivery
 from orbitmq.broker.table import ConfigTable, TableChange
 from orbitmq.broker.timer_metrics import TimerMetrics, TimerMetricsSerializeWrapper
 from orbitmq.broker.topics import TopicChange, TopicTable
+from orbitmq.broker.transaction_metrics import (
+    TransactionMetrics,
+    TransactionMetricsSerializeWrapper,
+)
 from orbitmq.clock import Clock
 from orbitmq.errors import BodyError, CorruptStoreError, StoreError
 from orbitmq.store.config_file import ConfigFile
@@ -65,6 +69,7 @@ class Tables(NamedTuple):
     offsets: ConsumerOffsets
     delivery: Delivery
     request_modes: RequestModes
+    transaction_metrics: TransactionMetrics
     timer_metrics: TimerMetrics | None
 
 
@@ -83,7 +88,7 @@ class SavedTables:
         *,
         sync: bool,
     ) -> None:
-        topics, groups, offsets, delivery, request_modes, timer_metrics = tables
+        topics, groups, offsets, delivery, request_modes, half_messages, timer_metrics = tables
         self.deleted_topics: set[str] = set()
         config = directory / "config"
         now_ms = clock.now_ms
@@ -136,7 +141,17 @@ class SavedTables:
             writer,
             clock,
         )
-        self._all = [self._topics, self._groups, self._offsets, self._delays, self._modes]
+        self._half_messages_table = half_messages
+        path = config / "transactionMetrics"
+        self._half_messages = _SavedFile(path, half_messages, half_messages.snapshot, writer, clock)
+        self._all = [
+            self._topics,
+            self._groups,
+            self._offsets,
+            self._delays,
+            self._modes,
+            self._half_messages,
+        ]
         self._metrics_table = timer_metrics
         if timer_metrics is not None:
             path = config / "timermetrics"
@@ -166,18 +181,13 @@ class SavedTables:
         modes = _load(self._modes.file, MessageRequestModeSerializeWrapper)
         if modes is not None:
             self._modes_table.load(modes.message_request_mode_map)
+        half_messages = _load_counts(self._half_messages.file, TransactionMetricsSerializeWrapper)
+        if half_messages is not None:
+            self._half_messages_table.load(half_messages)
         if self._metrics_table is not None:
-            self._load_metrics(self._metrics_table)
-
-    def _load_metrics(self, table: TimerMetrics) -> None:
-        """Numbers for tools: without them the broker starts all the same."""
-        try:
-            metrics = self._metrics.file.load_as(TimerMetricsSerializeWrapper.decode)
-        except CorruptStoreError as error:
-            log.warning("timers are counted from 0: %s", error)
-            return
-        if metrics is not None:
-            table.load(metrics)
+            metrics = _load_counts(self._metrics.file, TimerMetricsSerializeWrapper)
+            if metrics is not None:
+                self._metrics_table.load(metrics)
 
     def consumer_offsets(self) -> ConsumerOffsetSerializeWrapper:
         """The consumer offsets as they are now."""
@@ -194,7 +204,7 @@ class SavedTables:
         return any(saved.saving for saved in self._all)
 
     def save_changes(self) -> None:
-        """Write down what has changed in topics and groups: at the end of every tick."""
+        """Write down what has changed in topics and groups: at the end of every turn."""
         self._topics.write_down()
         self._groups.write_down()
 
@@ -210,8 +220,9 @@ class SavedTables:
         self._offsets.save_later()
 
     def save_delays(self) -> None:
-        """Save how far delayed messages are, and how many timers wait, in the background."""
+        """Save how far delayed messages are, and what waits, in the background."""
         self._delays.save_later()
+        self._half_messages.save_later()
         if self._metrics_table is not None:
             self._metrics.save_later()
 
@@ -407,3 +418,12 @@ def _load(file: ConfigFile, form: type[_BodyT]) -> _BodyT | None:
     except CorruptStoreError as error:
         without = f"without it {_WITHOUT[file.path.name]}"
         raise CorruptStoreError(f"{error}: {without}", error.path) from error
+
+
+def _load_counts(file: ConfigFile, form: type[_BodyT]) -> _BodyT | None:
+    """Numbers for tools: without them the broker starts all the same."""
+    try:
+        return file.load_as(form.decode)
+    except CorruptStoreError as error:
+        log.warning("what waits is counted from 0: %s", error)
+        return None

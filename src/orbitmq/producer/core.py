@@ -165,7 +165,9 @@ class ProducerCore(ClientCore):
             try:
                 await self.instance.topic_route(topic)
             except OrbitMQError as error:
-                log.warning("the route of topic %s is not known yet: %s", topic, error)
+                by_need = topic == self.config.create_topic_key  # which brokers may not have
+                level = logging.DEBUG if by_need else logging.WARNING
+                log.log(level, "the route of topic %s is not known yet: %s", topic, error)
         await self.instance.heartbeat()
 
     async def shutdown(self, *, wait_for_callbacks: bool = True) -> None:

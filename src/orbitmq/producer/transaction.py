@@ -147,6 +147,9 @@ class TransactionCore(ProducerCore):
     ) -> None:
         config = make_config(TransactionProducerConfig, settings)
         super().__init__(group, settings, config)
+        # Brokers that make topics by need can ask it before it has sent anything, as with 4.9's
+        # DefaultMQProducerImpl.start; since 5.0 Java's client must be told its topics for that.
+        self._topics += (config.create_topic_key,)
         self.local = LocalTransactions(
             group, execute, check, config.check_threads, config.check_request_hold_max
         )

@@ -97,11 +97,11 @@ class ConsumeQueue:
 
     # Adding: the caller holds the lock, unless it is recovery.
 
-    def add(self, unit: bytes) -> None:
-        """Put the entry of queue offset ``max_offset`` behind the others."""
+    def add(self, units: bytes) -> None:
+        """Put entries behind the others, the first at queue offset ``max_offset``."""
         tail = self._tail.units
-        tail += unit
-        self.max_offset += 1
+        tail += units
+        self.max_offset += len(units) // UNIT_SIZE
 
     # Reading: on the thread that adds, so only the flusher's exchange of the tail can interfere,
     # and that is one assignment.
