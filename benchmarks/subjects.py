@@ -14,6 +14,7 @@ from benchmarks.flames import flame_figures
 from benchmarks.growth import growth_figures
 from benchmarks.holding_figures import holding_figures
 from benchmarks.periodic_figures import periodic_figures
+from benchmarks.producer_figures import producer_figures
 from benchmarks.queries import query_figures
 from benchmarks.results import Result
 from benchmarks.scaling import scaling_figures
@@ -68,6 +69,12 @@ def _connections(options: Options) -> Iterator[Result]:
 def _consumers(options: Options) -> Iterator[Result]:
     with orbitmq_broker("async") as broker:
         yield from consumer_figures(options.apache, broker, options.rounds)
+
+
+def _producers(options: Options) -> Iterator[Result]:
+    with orbitmq_broker("async") as broker:
+        seconds = _LONGER * options.seconds
+        yield from producer_figures(options.apache, broker, seconds, options.rounds)
 
 
 def _holding(options: Options) -> Iterator[Result]:
@@ -128,6 +135,7 @@ SUBJECTS: Mapping[str, Callable[[Options], Iterator[Result]]] = {
     "mixed": _mixed,
     "latency": _latency,
     "connections": _connections,
+    "producers": _producers,
     "consumers": _consumers,
     "holding": _holding,
     "scaling": _scaling,
