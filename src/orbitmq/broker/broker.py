@@ -1,7 +1,7 @@
 """A broker without a network: its store, its tables, and the services over them.
 
 One thread owns it. Whoever brings requests in (server.py for the remoting protocol) calls the
-services, then :meth:`Broker.write` at the end of each tick, and :meth:`Broker.run_due` when
+services, then :meth:`Broker.write` at the end of each turn, and :meth:`Broker.run_due` when
 :meth:`Broker.wait_ms` has passed.
 """
 
@@ -63,6 +63,8 @@ _IN_MEMORY_RATIO: Final = 0.4
 _NOTHING_DUE_MS: Final = 1 << 31
 _CLEAN_TIMERS_MS: Final = 30_000
 """How often files of the timer log are looked for that are of no use any more."""
+_SAVE_SMALL_TABLES_MS: Final = 1_000
+"""How often small tables are saved that could not be at the end of the tick that changed them."""
 
 
 class Broker:
@@ -210,6 +212,7 @@ class Broker:
         every(lambda: self.config.hold_sweep_interval_ms, self._sweep_held)
         every(lambda: self.config.offset_save_interval_ms, self.saved.save_offsets)
         every(lambda: self.config.offset_save_interval_ms, self.saved.save_topics_and_groups)
+        every(_SAVE_SMALL_TABLES_MS, self.saved.save_small_tables)
         every(lambda: self.config.delay_offset_save_interval_ms, self.saved.save_delays)
         every(lambda: self.config.scan_interval_ms, self._forget_locks)
         every(lambda: self.config.transaction_check_interval_ms, self.transaction_checker.begin)
