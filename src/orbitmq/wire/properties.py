@@ -166,30 +166,37 @@ def find_property(properties: bytes, name: str) -> str | None:
 
 def find_property_within(data: bytes, start: int, end: int, name: str) -> str | None:
     """As find_property, for properties that lie at ``data[start:end]``, without a copy."""
-    marker = _marker(name)
-    if not marker:
+    later, first = _markers(name)
+    if not first:
         return None
-    at = data.rfind(marker, start, end)  # the last of a repeated name counts
+    at = data.rfind(later, start, end)  # the last of a repeated name counts
     if at >= 0:
-        value_start = at + len(marker)
-    elif data.startswith(marker[1:], start, end):
-        value_start = start + len(marker) - 1
+        value_start = at + len(later)
+    elif data.startswith(first, start, end):
+        value_start = start + len(first)
     else:
         return None
     value_end = data.find(b"\x02", value_start, end)
     value = data[value_start : value_end if value_end >= 0 else end]
-    if value:
+    if not value:
+        # An empty value does not count, so there may be an earlier one that does.
+        return decode_properties(data[start:end]).get(name)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
         return value.decode("utf-8", "replace")
-    # An empty value does not count, so there may be an earlier one that does.
-    return decode_properties(data[start:end]).get(name)
 
 
 @lru_cache(maxsize=1024)
-def _marker(name: str) -> bytes:
-    """What stands before the value of ``name``; nothing for what cannot be a name."""
+def _markers(name: str) -> tuple[bytes, bytes]:
+    """What stands before the value of ``name``: after another pair, and at the very beginning.
+
+    Nothing for what cannot be a name.
+    """
     if not name or NAME_SEPARATOR in name or PAIR_SEPARATOR in name:
-        return b""
-    return f"\x02{name}\x01".encode(errors="surrogatepass")
+        return b"", b""
+    first = f"{name}\x01".encode(errors="surrogatepass")
+    return b"\x02" + first, first
 
 
 def _offender(properties: Mapping[str, str]) -> tuple[str, str]:
