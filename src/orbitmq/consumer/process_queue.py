@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.wire.running_info import ProcessQueueInfo
 
@@ -31,6 +31,15 @@ _MIB: Final = 1024 * 1024
 
 _offset_of = attrgetter("queue_offset")
 _size_of = attrgetter("store_size")
+
+
+class Held(Protocol):
+    """A queue a consumer has; two of them are equal only when they are the same object."""
+
+    @property
+    def process_queue(self) -> ProcessQueue:
+        """Whose it is, and what is cached of it."""
+        ...
 
 
 class ProcessQueue:
