@@ -196,12 +196,13 @@ class ProcessQueue:
 
         In a queue that is leaving only what lies before a batch that was begun earlier may.
         """
+        begun = self._begun
         if offset is not None:
             self._waiting.discard(offset)
-        if self.leaving and (self.dropped or offset is None or offset > self._begun):
+        if self.leaving and (self.dropped or offset is None or offset > begun):
             return False
-        if offset is not None:
-            self._begun = max(self._begun, offset)
+        if offset is not None and offset > begun:
+            self._begun = offset
         self.running += 1
         return True
 

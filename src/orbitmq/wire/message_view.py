@@ -50,6 +50,7 @@ _PROBE: Final = struct.Struct(">iI12xq8xi44xi")
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 _UNCOMMON: Final = BORN_HOST_V6 | STORE_HOST_V6 | NEED_UNWRAP
+_NEGATIVE: Final = 0x80  # as a signed byte
 _BATCH_TO_UNWRAP: Final = INNER_BATCH | NEED_UNWRAP
 _BODY: Final = RECORD_HEADER.body
 _AFTER_BODY: Final = MIN_RECORD_SIZE - _BODY
@@ -333,42 +334,41 @@ def decode_records(
     add = views.append
     position, limit = 0, len(data)
     while position < limit:
-        if limit - position >= MIN_RECORD_SIZE:
+        # The common record, checked inline; everything else, or wrong, goes the slow way.
+        try:
             size, magic, queue_offset, sys_flag, body_length = unpack(data, position)
-            end = position + size
             body_end = position + _BODY + body_length
-            # The common record, checked inline; everything else, or wrong, goes the slow way.
+            topic_length = data[body_end]
+            properties = body_end + _AFTER_BODY + topic_length
+            high_byte = data[properties - 2]  # of the length of the properties
+            end = properties + (high_byte << 8 | data[properties - 1])
             if (
-                magic == MAGIC_V1
-                and not sys_flag & _UNCOMMON
+                end == position + size
+                and end <= limit
+                and magic == MAGIC_V1
                 and body_length >= 0
-                and body_end + _AFTER_BODY <= end <= limit
+                and topic_length | high_byte < _NEGATIVE
+                and not sys_flag & _UNCOMMON
             ):
-                topic_length = data[body_end]
-                properties = body_end + _AFTER_BODY + topic_length
-                if (
-                    topic_length < 128
-                    and properties <= end
-                    and data[properties - 2] < 128
-                    and properties + (data[properties - 2] << 8 | data[properties - 1]) == end
-                ):
-                    add(
-                        MessageView(
-                            data,
-                            position,
-                            position + _BODY,
-                            body_end,
-                            body_end + 1,
-                            properties,
-                            size,
-                            queue_offset,
-                            sys_flag,
-                            broker_name,
-                            extra,
-                        )
+                add(
+                    MessageView(
+                        data,
+                        position,
+                        position + _BODY,
+                        body_end,
+                        body_end + 1,
+                        properties,
+                        size,
+                        queue_offset,
+                        sys_flag,
+                        broker_name,
+                        extra,
                     )
-                    position = end
-                    continue
+                )
+                position = end
+                continue
+        except (IndexError, struct.error):
+            pass  # shorter than it says
         view = decode_record(data, position, broker_name, extra)
         position += view.store_size
         views += _unwrapped(view)

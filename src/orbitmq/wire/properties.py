@@ -15,6 +15,7 @@ from orbitmq.errors import InvalidMessageError
 
 NAME_SEPARATOR = "\x01"
 PAIR_SEPARATOR = "\x02"
+_PAIR_END = ord(PAIR_SEPARATOR)
 
 MAX_PROPERTIES_BYTES = 32767
 """The length field of a record is a signed 16-bit integer."""
@@ -166,16 +167,15 @@ def find_property(properties: bytes, name: str) -> str | None:
 
 def find_property_within(data: bytes, start: int, end: int, name: str) -> str | None:
     """As find_property, for properties that lie at ``data[start:end]``, without a copy."""
-    later, first = _markers(name)
-    if not first:
+    marker = _marker(name)
+    if not marker:
         return None
-    at = data.rfind(later, start, end)  # the last of a repeated name counts
-    if at >= 0:
-        value_start = at + len(later)
-    elif data.startswith(first, start, end):
-        value_start = start + len(first)
-    else:
+    at = data.rfind(marker, start, end)  # the last of a repeated name counts
+    while at > start and data[at - 1] != _PAIR_END:  # within a longer name, or a value
+        at = data.rfind(marker, start, at + len(marker) - 1)
+    if at < 0:
         return None
+    value_start = at + len(marker)
     value_end = data.find(b"\x02", value_start, end)
     value = data[value_start : value_end if value_end >= 0 else end]
     if not value:
@@ -188,15 +188,11 @@ def find_property_within(data: bytes, start: int, end: int, name: str) -> str | 
 
 
 @lru_cache(maxsize=1024)
-def _markers(name: str) -> tuple[bytes, bytes]:
-    """What stands before the value of ``name``: after another pair, and at the very beginning.
-
-    Nothing for what cannot be a name.
-    """
+def _marker(name: str) -> bytes:
+    """What stands before the value of ``name``; nothing for what cannot be a name."""
     if not name or NAME_SEPARATOR in name or PAIR_SEPARATOR in name:
-        return b"", b""
-    first = f"{name}\x01".encode(errors="surrogatepass")
-    return b"\x02" + first, first
+        return b""
+    return f"{name}\x01".encode(errors="surrogatepass")
 
 
 def _offender(properties: Mapping[str, str]) -> tuple[str, str]:
