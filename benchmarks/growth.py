@@ -41,6 +41,7 @@ def growth_figures(largest: int = SIZES[-1]) -> Iterator[Result]:
             stored = 0
             for size in [size for size in SIZES if size <= largest]:
                 stored += _fill(store, size - stored)
+                await_index(store)
                 yield Result(f"send, {size:,} stored", "us", _cost_of_sends(store))
                 stored += ROUNDS * TICK
                 for name, recent in (("newest", True), ("anywhere", False)):
@@ -84,6 +85,13 @@ def _fill(store: MessageStore, count: int) -> int:
         store.write()
         done += 1000
     return done
+
+
+def await_index(store: MessageStore) -> None:
+    """Wait until the key index has read what was filled in faster than it could take it."""
+    index = store.key_index
+    while index is not None and index.position < store.max_physical_offset:
+        time.sleep(0.05)
 
 
 def _cost_of_sends(store: MessageStore) -> float:

@@ -14,7 +14,8 @@ from statistics import quantiles
 from tempfile import TemporaryDirectory
 
 from benchmarks.brokers import orbitmq_broker
-from benchmarks.generator import OK, call
+from benchmarks.growth import await_index
+from benchmarks.load import OK, call
 from benchmarks.results import Result
 from orbitmq.codes import RequestCode
 from orbitmq.store.message_store import MessageStore
@@ -66,9 +67,7 @@ def _fill(directory: Path, size: int) -> None:
         if number % _TICK == _TICK - 1:
             store.write()
     store.write()
-    index = store.key_index
-    while index is not None and index.position < store.max_physical_offset:
-        time.sleep(0.05)
+    await_index(store)
     store.close()
 
 

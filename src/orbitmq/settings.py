@@ -231,7 +231,7 @@ class SettingsTable(Generic[_ConfigT]):
             elif name in self._reasons:
                 unused[name] = text
             else:
-                raise _unknown(name, [*self.keys, *self.unused, *self.refused])
+                raise _unknown(name, text, [*self.keys, *self.unused, *self.refused])
         return SortedTexts(used, unused)
 
     def _check_refused(self, name: str, text: str, texts: Mapping[str, str]) -> None:
@@ -281,14 +281,14 @@ def _defaults(sections: Iterable[Section]) -> dict[str, str]:
     return {name: text for section in sections for name, text in section.pairs().items()}
 
 
-def _unknown(name: str, known: Iterable[str]) -> ConfigError:
+def _unknown(name: str, text: str, known: Iterable[str]) -> ConfigError:
     """The error for a key that nobody knows: with those that look like it."""
     from difflib import get_close_matches
 
     short = name[:100]
     similar = get_close_matches(short, list(known), n=3, cutoff=0.7)
     remedy = f"did you mean {' or '.join(similar)}?" if similar else "check its spelling"
-    return ConfigError(short, "...", f"no setting has this name: {remedy}")
+    return ConfigError(short, text[:100], f"no setting has this name: {remedy}")
 
 
 def _parsed(key: Key, text: str) -> object:

@@ -14,7 +14,7 @@ from orbitmq.wire.bodies import (
     TopicConfig,
     TopicRouteData,
 )
-from orbitmq.wire.record import BatchItem, encode_batch
+from orbitmq.wire.record import encode_batch
 from tests.broker.remote import Client, Running, bodies, messages, with_broker
 
 
@@ -88,7 +88,7 @@ def test_a_topic_is_written_and_read_as_its_permission_says() -> None:
             node.broker.topics.put(TopicConfig("T", 1, 1, perm=perm))
             answer = await client.send("T", b"more")
             assert answer.code == (codes.SUCCESS if may_write else codes.NO_PERMISSION)
-            batch = encode_batch([BatchItem(0, b"batched", b"")])
+            batch = encode_batch([(0, b"batched", b"")])
             answer = await client.call(RequestCode.SEND_BATCH_MESSAGE, batch_header("T"), batch)
             assert answer.code == (codes.SUCCESS if may_write else codes.NO_PERMISSION)
             answer = await client.pull("T")

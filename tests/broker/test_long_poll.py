@@ -17,14 +17,27 @@ STEPS = st.one_of(
         st.sampled_from(QUEUES),
         st.integers(0, 4),
         st.integers(1, 20),
-        st.sampled_from([None, frozenset({1}), frozenset({1, 2})]),
+        st.sampled_from(
+            [
+                MessageFilter(None),
+                MessageFilter(frozenset({1})),
+                MessageFilter(frozenset({1, 2})),
+                MessageFilter(by_properties=b"2".__eq__, key="2"),
+            ]
+        ),
         st.sampled_from("xyz"),
     ),
-    st.tuples(st.just("arrive"), st.sampled_from(QUEUES), st.integers(1, 2)),
+    st.tuples(st.just("arrive"), st.sampled_from(QUEUES), st.lists(st.integers(1, 3), min_size=1)),
     st.tuples(st.just("sweep"), st.integers(0, 15)),
     st.tuples(st.just("drop"), st.sampled_from("xyz")),
     st.tuples(st.just("take")),
 )
+
+
+def wants(wanted: MessageFilter, tag: int, properties: bytes) -> bool:
+    if wanted.by_properties is not None:
+        return wanted.by_properties(properties)
+    return wanted.codes is None or tag in wanted.codes
 
 
 @given(st.lists(STEPS, max_size=60))
@@ -36,23 +49,26 @@ def test_every_pull_is_readied_exactly_when_the_rules_say(steps: list[tuple]) ->
     now = 0
     for number, (kind, *step) in enumerate(steps):
         if kind == "hold":
-            (topic, queue_id), offset, patience, tags, owner = step
+            (topic, queue_id), offset, patience, wanted, owner = step
             pull = HeldPull(
                 topic, queue_id, offset, deadline_ms=now + patience,
-                wanted=MessageFilter(tags), owner=owner, request=number,
+                wanted=wanted, owner=owner, request=number,
             )  # fmt: skip
             table.hold(pull)
             waiting.append(pull)
         elif kind == "arrive":
-            queue, tag = step
-            ends[queue] += 1
-            table.message_arrived(queue[0], queue[1], ends[queue], tag)
+            queue, tags = step
+            messages = [(ends[queue] + n, tag, b"%d" % tag) for n, tag in enumerate(tags, 1)]
+            ends[queue] += len(tags)
+            table.arrived(queue[0], queue[1], messages)
             woken = [
                 pull
                 for pull in waiting
                 if (pull.topic, pull.queue_id) == queue
-                and ends[queue] > pull.offset
-                and (pull.wanted.codes is None or tag in pull.wanted.codes)
+                and any(
+                    end > pull.offset and wants(pull.wanted, tag, properties)
+                    for end, tag, properties in messages
+                )
             ]
             ready += woken
             waiting = [pull for pull in waiting if pull not in woken]
@@ -80,7 +96,7 @@ def test_those_who_waited_longer_are_readied_first() -> None:
     table: LongPollTable[int] = LongPollTable()
     for number in range(5):
         table.hold(HeldPull("T", 0, 0, deadline_ms=9, owner=number, request=number))
-    table.message_arrived("T", 0, 1, 0)
+    table.arrived("T", 0, [(1, 0, b"")])
     assert [pull.request for pull in table.take_ready()] == [0, 1, 2, 3, 4]
     assert table.take_ready() == []
 
@@ -108,11 +124,11 @@ def test_a_message_costs_those_that_want_it_and_a_look_at_each_test() -> None:
                 HeldPull("T", 0, 0, deadline_ms=9, wanted=wanted, owner=number, request=number)
             )
     for offset in range(1, 11):
-        table.message_arrived("T", 0, offset, -1, b"")
+        table.arrived("T", 0, [(offset, -1, b"")])
     assert (looks, table.take_ready()) == (10, [])
-    table.message_arrived("T", 0, 11, 300, b"")
+    table.arrived("T", 0, [(11, 300, b"")])
     assert [pull.request for pull in table.take_ready()] == [299, 300]
-    table.message_arrived("T", 0, 12, -1, b"wanted")
+    table.arrived("T", 0, [(12, -1, b"wanted")])
     assert [pull.request for pull in table.take_ready()] == list(range(500))
     assert looks == 12
 
@@ -143,7 +159,7 @@ def test_a_lost_owner_costs_what_it_holds() -> None:
         table.drop(owner)
     assert looks < 300 * 3 * 8
     assert len(table) == 3
-    table.message_arrived("T", 0, 1, 0)
+    table.arrived("T", 0, [(1, 0, b"")])
     assert [pull.request for pull in table.take_ready()] == [299]
 
 
@@ -151,7 +167,7 @@ def test_a_pull_that_wants_no_tag_is_answered_when_its_time_is_up() -> None:
     table: LongPollTable[int] = LongPollTable()
     nothing = MessageFilter(frozenset())
     table.hold(HeldPull("T", 0, 1, deadline_ms=9, wanted=nothing, owner="x", request=1))
-    table.message_arrived("T", 0, 2, 0)
+    table.arrived("T", 0, [(2, 0, b"")])
     assert (table.take_ready(), len(table)) == ([], 1)
     table.sweep(9, lambda _topic, _queue: 0)
     assert [pull.request for pull in table.take_ready()] == [1]
@@ -162,7 +178,7 @@ def test_a_pull_of_several_tags_is_readied_once() -> None:
     table: LongPollTable[int] = LongPollTable()
     several = MessageFilter(frozenset({1, 2, 3}))
     wakes: list[Callable[[], None]] = [
-        lambda: table.message_arrived("T", 0, 1, 2),
+        lambda: table.arrived("T", 0, [(1, 2, b"")]),
         lambda: table.sweep(9, lambda _topic, _queue: 0),
         lambda: table.wake("T", 0),
     ]

@@ -225,7 +225,7 @@ def test_a_shorter_interval_counts_from_the_last_run(tmp_path: Path) -> None:
         ("maxMessageSize=0", codes.INVALID_PARAMETER, "maxMessageSize='0'"),
         ("maxMesageSize=9", codes.INVALID_PARAMETER, "maxMesageSize.*maxMessageSize"),
         ("brokerRole=SLAVE", codes.INVALID_PARAMETER, "brokerRole"),
-        pytest.param(f"{'x' * 100_000}=1", codes.INVALID_PARAMETER, "x{100}='...'", id="name"),
+        pytest.param(f"{'x' * 100_000}=1", codes.INVALID_PARAMETER, "x{100}='1'", id="name"),
         pytest.param("a" * 300_000, codes.INVALID_PARAMETER, "bytes.*too many", id="length"),
         ("regionId=\\ud800", codes.INVALID_PARAMETER, "regionId"),
     ],

@@ -250,12 +250,13 @@ class TestCheck:
         assert {(message.topic, message.keys) for message in asked.values()} == {("orders", "k")}
         assert set(delivered(broker)) == {b"commit"}
 
+    @pytest.mark.parametrize("topics", [(), ("orders",)])
     def test_another_producer_of_the_group_answers_for_one_that_died(
-        self, broker: EmbeddedBroker, clock: ManualClock
+        self, broker: EmbeddedBroker, clock: ManualClock, topics: tuple[str, ...]
     ) -> None:
         with transaction_producer(broker, lambda *_: UNKNOWN) as first:
             first.send_message_in_transaction(Message("orders", b"x"))
-        with transaction_producer(broker, None, lambda _: COMMIT, topics=("orders",)):
+        with transaction_producer(broker, None, lambda _: COMMIT, topics=topics):
             asked_until(broker, clock, 1)
         assert set(delivered(broker)) == {b"x"}
 

@@ -273,7 +273,7 @@ def test_messages_are_refused_before_they_are_staged_when_too_much_waits(tmp_pat
             store.append(draft(b"refused"))
         assert store.staged == 0
         with pytest.raises(StoreError, match="bytes wait already"):
-            store.append_all([draft(b"refused"), draft(b"too")])
+            store.append_batch(draft(b""), [(0, b"refused", b"")], [0])
         disk.failures = 0
         assert flushed(store) is None
         put(store, b"taken again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,10 @@ from orbitmq.errors import (
     RecordError,
     StoreError,
 )
+from orbitmq.store.appended import Written, arrivals
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
-from orbitmq.store.message_store import MessageStore, StagedMessage
+from orbitmq.store.message_store import MessageStore
 from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.ids import tags_code
@@ -174,50 +174,51 @@ def test_delayed_messages_are_queued_under_their_delivery_time(tmp_path: Path) -
         assert [unit.tags_code for unit in store.read_units(topic, 1, 0, 10)] == times
 
 
-def test_listeners_hear_of_every_message_in_a_queue(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    heard: list[tuple[str, int, int, int]] = []
+def test_listeners_hear_queue_by_queue_what_a_write_brought(tmp_path: Path) -> None:
+    heard: list[dict[int, list[tuple[int, int, bytes]]]] = []
 
-    def fail(*_: object) -> None:
-        raise ValueError("listener")
+    def listen(written: Written) -> None:
+        assert {queue.topic for queue in written.by_queue} == {TOPIC}
+        heard.append(
+            {queue.queue_id: list(arrivals(runs)) for queue, runs in written.by_queue.items()}
+        )
 
-    def listen(
-        topic: str, queue_id: int, offset: int, code: int, stored: int, properties: bytes
-    ) -> None:
-        assert stored == clock.now_ms()
-        assert properties == b"TAGS\x01A\x02"
-        heard.append((topic, queue_id, offset, code))
-
-    clock = ManualClock()
-    with opened(tmp_path, clock=clock) as store:
-        store.add_arrival_listener(fail)
-        store.add_arrival_listener(listen)
-        for queue_id in (0, 1, 0):
-            store.append(draft(b"x", queue_id=queue_id, tags="A"))
+    with opened(tmp_path) as store:
+        store.add_write_listener(listen)
+        for queue_id, tag in ((0, "A"), (1, "A"), (0, "B")):
+            store.append(draft(b"x", queue_id=queue_id, tags=tag))
         store.append(draft(b"x", sys_flag=TRANSACTION_PREPARED))
+        items = [(0, b"y", b"city\x01%d\x02" % n) for n in range(2)]
+        store.append_batch(draft(b""), items, [7, 8])
         assert heard == []
         store.write()
         store.write()
-    code = tags_code("A")
-    assert heard == [(TOPIC, 0, 1, code), (TOPIC, 1, 1, code), (TOPIC, 0, 2, code)]
-    assert "an arrival listener failed for queue 0 of TopicTest" in caplog.text
+    a, b = (tags_code(tag) for tag in "AB")
+    tag_a, tag_b = b"TAGS\x01A\x02", b"TAGS\x01B\x02"
+    of_batch = [(3, 7, b"city\x010\x02"), (4, 8, b"city\x011\x02")]
+    assert heard == [{0: [(1, a, tag_a), (2, b, tag_b), *of_batch], 1: [(1, a, tag_a)]}]
 
 
 def test_write_listeners_are_told_once_a_write_of_all_that_was_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[list[tuple[bool, int, int, bytes]]] = []
+    heard: list[list[tuple[bool, int, int, list[bytes]]]] = []
 
-    def fail(staged: Sequence[StagedMessage]) -> None:
-        raise ValueError(f"listener of {len(staged)}")
+    def fail(written: Written) -> None:
+        raise ValueError(f"listener of {written.messages}")
 
-    def listen(staged: Sequence[StagedMessage]) -> None:
+    def listen(written: Written) -> None:
+        assert all(run.store_timestamp == clock.now_ms() for run in written.appended)
         heard.append(
-            [(q is not None, place.queue_offset, code, text) for q, place, code, text in staged]
+            [
+                (run.queue is not None, run.queue_offset, run.size, list(run.properties))
+                for run in written.appended
+            ]
         )
 
-    with opened(tmp_path) as store:
+    clock = ManualClock()
+
+    with opened(tmp_path, clock=clock) as store:
         store.add_write_listener(fail)
         store.add_write_listener(listen)
         store.append(draft(b"one", tags="A"))
@@ -226,10 +227,11 @@ def test_write_listeners_are_told_once_a_write_of_all_that_was_written(
         store.write()
         store.write()
         put(store, b"two")
-    properties = b"TAGS\x01A\x02"
+    drafts = draft(b"one", tags="A"), draft(b"half"), draft(b"two")
+    one, half, two = map(record_size, drafts)
     assert heard == [
-        [(True, 0, tags_code("A"), properties), (False, 0, 0, b"")],
-        [(True, 1, 0, b"")],
+        [(True, 0, one, [b"TAGS\x01A\x02"]), (False, 0, half, [b""])],
+        [(True, 1, two, [b""])],
     ]
     assert "a write listener failed for 2 messages" in caplog.text
 

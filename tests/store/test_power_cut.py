@@ -10,8 +10,9 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from orbitmq.store.appended import Appended
 from orbitmq.store.config import FlushMode
-from orbitmq.store.message_store import Appended, MessageStore
+from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.message_view import decode_records
 from tests.store.power import PowerCut
 from tests.store.support import QuickOps, draft, put, small

@@ -41,7 +41,8 @@ def crashed(directory: Path, batch: list[Draft], *, marked: bool) -> Path:
         put(store, b"before")
         if marked:
             store._queue_flusher.flush(renew_mark=True)
-        store.append_all(batch)
+        for message in batch:
+            store.append(message)
         store.write()
         return after_crash(directory / "live", directory / "crashed")
 
@@ -152,16 +153,18 @@ def test_properties_that_leave_no_room_for_the_separator_are_refused(tmp_path: P
     config = small(mapped_file_size=1 << 17)
     with opened(tmp_path, config) as store:
         longest = bytes(MAX_PROPERTIES_BYTES)
+        items = [(0, b"body", b""), (0, b"body", longest)]
         with pytest.raises(InvalidMessageError, match="cannot end in a NUL"):
-            store.append_all([with_properties(b""), with_properties(longest)])
+            store.append_batch(with_properties(b""), items, [0, 0])
         assert store.staged == 0
         store.append(with_properties(longest[1:]))
 
 
 def test_a_batch_with_one_message_too_long_is_refused_as_a_whole(tmp_path: Path) -> None:
     with opened(tmp_path, small(max_message_size=1 << 20)) as store:
+        items = [(0, b"body", b""), (0, bytes(SIZE), b"")]
         with pytest.raises(InvalidMessageError, match="mapped_file_size"):
-            store.append_all([with_properties(b""), with_properties(b"", bytes(SIZE))])
+            store.append_batch(with_properties(b""), items, [0, 0])
         assert store.staged == 0
 
 

@@ -1,7 +1,7 @@
 """A broker without a network: its store, its tables, and the services over them.
 
 One thread owns it. Whoever brings requests in (server.py for the remoting protocol) calls the
-services, then :meth:`Broker.write` at the end of each tick, and :meth:`Broker.run_due` when
+services, then :meth:`Broker.write` at the end of each turn, and :meth:`Broker.run_due` when
 :meth:`Broker.wait_ms` has passed.
 """
 
@@ -45,11 +45,13 @@ from orbitmq.broker.timetable import Interval, Timetable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.transaction_check import Rules
 from orbitmq.broker.transaction_checker import TransactionChecker
+from orbitmq.broker.transaction_metrics import TransactionMetrics
 from orbitmq.broker.transactions import Transactions
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import StoreError
 from orbitmq.live_settings import LiveSettings
 from orbitmq.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from orbitmq.store.appended import Written, arrivals
 from orbitmq.store.config import FlushMode
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.file_ops import FILE_OPS, FileOps
@@ -61,6 +63,8 @@ _IN_MEMORY_RATIO: Final = 0.4
 _NOTHING_DUE_MS: Final = 1 << 31
 _CLEAN_TIMERS_MS: Final = 30_000
 """How often files of the timer log are looked for that are of no use any more."""
+_SAVE_SMALL_TABLES_MS: Final = 1_000
+"""How often small tables are saved that could not be at the end of the tick that changed them."""
 
 
 class Broker:
@@ -119,15 +123,26 @@ class Broker:
                 self._timer_flusher = TimerFlusher(self.timers.timers, clock.now_ms)
                 undo.callback(self._timer_flusher.close)
             self.deferring = Deferring(self.store, config.broker_name, self.timers, clock.now_ms)
+            transaction_metrics = TransactionMetrics(clock.now_ms)
             self.sending = Sending(
-                config, self.store, self.topics, self.retrying, self.deferring, store_host
+                config,
+                self.store,
+                self.topics,
+                self.retrying,
+                self.deferring,
+                transaction_metrics,
+                store_host,
             )
             self.recalling = Recalling(config, self.store, self.topics, clock.now_ms, store_host)
             self.replying: Replying[Hashable] = Replying(
                 self.sending, self.producers, store=config.store_reply_messages
             )
             self.transactions = Transactions(
-                self.store, store_host, config.transaction_timeout_ms, clock.now_ms
+                self.store,
+                store_host,
+                config.transaction_timeout_ms,
+                clock.now_ms,
+                transaction_metrics,
             )
             self.transaction_checker = TransactionChecker(
                 self.store,
@@ -136,6 +151,7 @@ class Broker:
                 _rules(config),
                 self.write,
                 clock.now_ms,
+                transaction_metrics,
             )
             self.queries: Queries[Hashable] = Queries(self.store, self.consumers)
             self.filter_budget = FilterBudget(clock.monotonic)
@@ -168,6 +184,7 @@ class Broker:
                 self.offsets,
                 self.delivery,
                 self.request_modes,
+                transaction_metrics,
                 self.timers.metrics if self.timers is not None else None,
             )
             sync = config.store_config.flush_mode is FlushMode.SYNC
@@ -176,14 +193,18 @@ class Broker:
             for topic in self.saved.deleted_topics:  # its queues may be there still
                 self.store.delete_topic(topic)
             undo.pop_all()
-        self._waiting = [DueWork("delayed messages", self.delivery)]
-        if self.timers is not None:
-            self._waiting.append(DueWork("messages with timers", self.timers))
+        self._waiting = self._what_waits()
         self._timetable = self._make_timetable()
         self._held = self.pulling.held
-        self.store.add_write_listener(self.statistics.written)
         self.retrying.on_sent_back = self._sent_back
-        self.store.add_arrival_listener(self._arrived)
+        self.store.add_write_listener(self.statistics.written)
+        self.store.add_write_listener(self._written)
+
+    def _what_waits(self) -> list[DueWork]:
+        waiting = [DueWork("delayed messages", self.delivery)]
+        if self.timers is not None:
+            waiting.append(DueWork("messages with timers", self.timers))
+        return waiting
 
     def _make_timetable(self) -> Timetable:
         timetable = Timetable(self.now_ms())
@@ -191,6 +212,7 @@ class Broker:
         every(lambda: self.config.hold_sweep_interval_ms, self._sweep_held)
         every(lambda: self.config.offset_save_interval_ms, self.saved.save_offsets)
         every(lambda: self.config.offset_save_interval_ms, self.saved.save_topics_and_groups)
+        every(_SAVE_SMALL_TABLES_MS, self.saved.save_small_tables)
         every(lambda: self.config.delay_offset_save_interval_ms, self.saved.save_delays)
         every(lambda: self.config.scan_interval_ms, self._forget_locks)
         every(lambda: self.config.transaction_check_interval_ms, self.transaction_checker.begin)
@@ -316,21 +338,18 @@ class Broker:
                 str(directory),
             )
 
-    def _arrived(
-        self,
-        topic: str,
-        queue_id: int,
-        next_offset: int,
-        tags_code: int,
-        _store_timestamp: int,
-        properties: bytes,
-    ) -> None:
-        if self._held:
-            self._held.message_arrived(topic, queue_id, next_offset, tags_code, properties)
-        if topic == SCHEDULE_TOPIC:
-            self.delivery.message_arrived(tags_code)  # there it is the time the message is due
-        elif topic == TIMER_TOPIC and self.timers is not None:
-            self.timers.message_arrived()
+    def _written(self, written: Written) -> None:
+        """Tell those who wait for messages, queue by queue, what one write brought."""
+        held = self._held
+        for queue, runs in written.by_queue.items():
+            topic = queue.topic
+            if topic == SCHEDULE_TOPIC:
+                for _, due_ms, _ in arrivals(runs):  # there it stands for the tags code
+                    self.delivery.message_arrived(due_ms)
+            elif topic == TIMER_TOPIC and self.timers is not None:
+                self.timers.message_arrived()
+            if held:
+                held.arrived(topic, queue.queue_id, arrivals(runs))
 
     def _renew(self, config: BrokerConfig) -> None:
         """Have the services that keep settings take the new ones."""

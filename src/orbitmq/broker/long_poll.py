@@ -8,10 +8,11 @@ are told while the store writes. Follows PullRequestHoldService.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from orbitmq.broker.filtering import EVERYTHING, MessageFilter
+from orbitmq.store.appended import Arrival
 
 _RequestT = TypeVar("_RequestT")
 
@@ -71,14 +72,24 @@ class _Queue(Generic[_RequestT]):
         for pulls in self._by_test.values():
             yield from pulls
 
-    def wanting(self, tags_code: int, properties: bytes) -> Iterator[HeldPull[_RequestT]]:
-        """The pulls whose filters a message passes."""
-        yield from self._unfiltered
-        yield from self._by_code.get(tags_code, ())
+    def wanting(self, messages: Sequence[Arrival]) -> _Pulls[_RequestT]:
+        """The pulls that want one of the messages, because it passes their filter."""
+        wanting: _Pulls[_RequestT] = {}
+
+        def add(pulls: Iterable[HeldPull[_RequestT]], end: int) -> None:
+            wanting.update((pull, None) for pull in pulls if pull.offset < end)
+
+        add(self._unfiltered, messages[-1][0])
+        if self._by_code:
+            for code, end in {code: end for end, code, _ in messages}.items():  # the last of each
+                add(self._by_code.get(code, ()), end)
         for pulls in self._by_test.values():
             test = next(iter(pulls)).wanted.by_properties
-            if test is None or test(properties):
-                yield from pulls
+            for end, _, properties in reversed(messages):
+                if test is None or test(properties):
+                    add(pulls, end)
+                    break
+        return wanting
 
     def add(self, pull: HeldPull[_RequestT]) -> None:
         wanted = pull.wanted
@@ -134,19 +145,11 @@ class LongPollTable(Generic[_RequestT]):
         self._owners.setdefault(pull.owner, {})[pull] = None
         self._count += 1
 
-    def message_arrived(
-        self,
-        topic: str,
-        queue_id: int,
-        next_offset: int,
-        tags_code: int,
-        properties: bytes = b"",
-    ) -> None:
-        """A message of these properties now lies before ``next_offset``: ready who wants it."""
+    def arrived(self, topic: str, queue_id: int, messages: Iterable[Arrival]) -> None:
+        """These messages, one at least, now lie in a queue: ready who wants one of them."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
-            wanting = queue.wanting(tags_code, properties)
-            self._make_ready([pull for pull in wanting if next_offset > pull.offset])
+            self._make_ready(list(queue.wanting(list(messages))))
 
     def sweep(self, now_ms: int, max_offset: Callable[[str, int], int]) -> None:
         """Ready the pulls whose time is up, and those behind ``max_offset`` of their queue.

@@ -25,6 +25,7 @@ from orbitmq.broker.topics import (
     TopicTable,
     any_queue,
 )
+from orbitmq.broker.transaction_metrics import TransactionMetrics
 from orbitmq.broker.transactions import ROOM_FOR_CHECKS, make_half
 from orbitmq.errors import BrokerError, RecordError
 from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
@@ -93,7 +94,10 @@ class PlacedBatch(msgspec.Struct, gc=False):
 
 
 class Sending:
-    """Takes in messages. ``store_host`` is this broker's address as records hold it."""
+    """Takes in messages. ``store_host`` is this broker's address as records hold it.
+
+    ``half_messages`` counts those of transactions that are open.
+    """
 
     def __init__(
         self,
@@ -102,9 +106,11 @@ class Sending:
         topics: TopicTable,
         retrying: Retrying,
         deferring: Deferring,
+        half_messages: TransactionMetrics,
         store_host: bytes,
     ) -> None:
         self._store = store
+        self._half_messages = half_messages
         self._deferring = deferring
         self._topics = topics
         self._retrying = retrying
@@ -179,29 +185,26 @@ class Sending:
                 f"the batch to {name} is refused: neither retry topics nor delays go with a "
                 "batch; send its messages one by one"
             )
-        sys_flag = _sys_flag(request, topic)
-        placed = self._store.append_all(
-            [
-                Draft(
-                    name,
-                    queue_id,
-                    item.body,
-                    item.properties,
-                    tags_code(find_property(item.properties, TAGS)),
-                    item.flag,
-                    sys_flag,
-                    request.born_timestamp,
-                    born_host,
-                    self._store_host,
-                    request.reconsume_times or 0,
-                )
-                for item in _batch_items(name, body)
-            ]
+        items = _batch_items(name, body)
+        common = Draft(
+            name,
+            queue_id,
+            b"",
+            b"",
+            0,
+            0,
+            _sys_flag(request, topic),
+            request.born_timestamp,
+            born_host,
+            self._store_host,
+            request.reconsume_times or 0,
         )
+        tags_codes = [tags_code(find_property(properties, TAGS)) for _, _, properties in items]
+        placed = self._store.append_batch(common, items, tags_codes)
         return PlacedBatch(
             queue_id,
-            placed[0].queue_offset,
-            [place.physical_offset for place in placed],
+            placed.queue_offset,
+            placed.physical_offsets,
             find_property(batch_properties, UNIQ_KEY),
         )
 
@@ -249,6 +252,8 @@ class Sending:
         if size > MAX_PROPERTIES_BYTES:
             raise _too_many_properties(size)
         placed = self._store.append(draft)
+        if draft.topic == HALF_TOPIC:
+            self._half_messages.add(request.topic, 1)
         return Placed(
             queue_id,
             placed.queue_offset,

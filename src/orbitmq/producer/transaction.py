@@ -13,6 +13,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from orbitmq import codes
 from orbitmq.client.config import make_config
 from orbitmq.client.instance import ClientInstance
@@ -147,6 +149,9 @@ class TransactionCore(ProducerCore):
     ) -> None:
         config = make_config(TransactionProducerConfig, settings)
         super().__init__(group, settings, config)
+        # Brokers that make topics by need can ask it before it has sent anything, as with 4.9's
+        # DefaultMQProducerImpl.start; since 5.0 Java's client must be told its topics for that.
+        self._topics += (config.create_topic_key,)
         self.local = LocalTransactions(
             group, execute, check, config.check_threads, config.check_request_hold_max
         )
@@ -196,8 +201,8 @@ class TransactionCore(ProducerCore):
         if self.hooks.around_sends:
             marked = TransactionMessage(message, outgoing.message_id)
             marked.properties = {**properties, names.TRANSACTION_PREPARED: "true"}
-            outgoing = outgoing._replace(given=marked)
-        return outgoing._replace(sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
+            outgoing = replace(outgoing, given=marked)
+        return replace(outgoing, sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
 
     def half(self, message: Message, outgoing: Outgoing, sent: SendResult) -> Half:
         """What is known of a half message once it was sent."""

@@ -12,19 +12,24 @@ import mmap
 import os
 import struct
 import zlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from orbitmq.errors import InvalidMessageError
 from orbitmq.store.file_ops import FileOps, store_error
 from orbitmq.store.segment import Segment, list_segments
+from orbitmq.wire.batch_records import BatchRecords
 from orbitmq.wire.record import (
     LAYOUTS,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
     RECORD_HEADER,
+    BatchItem,
     Draft,
     encode_blank,
     encode_record,
@@ -38,6 +43,14 @@ END_BLANK: Final = 8
 _HEAD: Final = struct.Struct(">iI20xq")  # size, magic, physical offset
 _SYS_FLAG: Final = struct.Struct(">i")
 _TIMESTAMP: Final = struct.Struct(">q")
+
+
+class LogPart(NamedTuple):
+    """What is written of one file, up to ``end``; ``view`` is all of the file, from ``base`` on."""
+
+    view: memoryview
+    base: int
+    end: int
 
 
 class CommitLog:
@@ -102,6 +115,39 @@ class CommitLog:
         self._parts.append(record)
         self.staged_end = position + size
         return size
+
+    def stage_batch(
+        self,
+        common: Draft,
+        items: Sequence[BatchItem],
+        queue_offsets: Sequence[int],
+        store_timestamp: int,
+    ) -> tuple[list[int], list[int]]:
+        """As stage(), for messages that have all else in common; all are staged, or none.
+
+        Returns their physical offsets and their sizes.
+        """
+        records = BatchRecords(common, store_timestamp)
+        sizes = records.sizes(items)
+        self.check_size(max(sizes))
+        offsets: list[int] = []
+        by_file: list[tuple[list[bytes], int]] = []  # and where they end
+        position, limit = self.staged_end, self._staging_limit
+        while len(offsets) < len(items):
+            first = len(offsets)
+            ends = list(accumulate(sizes[first:], initial=position))
+            stop = max(0, bisect_right(ends, limit - END_BLANK) - 1)  # so many fit
+            rest = slice(first, first + stop)
+            pieces = records.encode(items[rest], queue_offsets[rest], ends[:stop], sizes[rest])
+            by_file.append((pieces, ends[stop]))
+            offsets += ends[:stop]
+            position, limit = limit, limit + self._size
+        for number, (pieces, end) in enumerate(by_file):
+            if number:
+                self._roll()
+            self._parts += pieces
+            self.staged_end = end
+        return offsets, sizes
 
     def check_size(self, size: int) -> None:
         """Raise InvalidMessageError for a record of ``size`` bytes that no file can hold."""
@@ -198,18 +244,23 @@ class CommitLog:
         """Where the file after the one that holds ``offset`` begins (CommitLog.rollNextFile)."""
         return offset + self._size - offset % self._size
 
-    def slice(self, offset: int, size: int) -> memoryview | None:
-        """``size`` written bytes at ``offset``; None unless all are in one file of the log."""
-        if offset < 0 or size < 0 or offset + size > self.end:
-            return None
+    def part(self, offset: int) -> LogPart | None:
+        """What is written of the file that holds ``offset``; None when the log has no such file."""
         segment = self.find(offset)
-        if segment is None or offset + size > segment.end:
+        if segment is None:
             return None
-        start = offset - segment.base
         try:
-            return segment.view[start : start + size]
+            return LogPart(segment.view, segment.base, min(segment.end, self.end))
         except FileNotFoundError:  # deleted since it was found
             return None
+
+    def slice(self, offset: int, size: int) -> memoryview | None:
+        """``size`` written bytes at ``offset``; None unless all are in one file of the log."""
+        part = self.part(offset)
+        if part is None or not 0 <= size <= part.end - offset:
+            return None
+        start = offset - part.base
+        return part.view[start : start + size]
 
     def record_at(self, offset: int) -> memoryview | None:
         """The record that begins at ``offset``; None when none does, or it is not written yet."""

@@ -210,25 +210,27 @@ class IndexWriter(IndexFile):
     def put(self, entries: Sequence[IndexEntry]) -> int:
         """Put entries in while there is room; how many (IndexFile.putKey)."""
         begin_timestamp, end_timestamp, begin_offset, end_offset, used, count = self.header
-        slots, slot_number, dirty = self._slots, self.shape.slots, self._dirty
+        slots, slot_number, touch, pack = self._slots, self.shape.slots, self._dirty.add, ENTRY.pack
         taken = entries[: self.shape.entries - count]
         packed = []
+        known: int | None = None  # the store time that ``seconds`` is for
+        seconds = 0
         for key_hash, offset, timestamp in taken:
             slot = key_hash % slot_number
             previous = slots[slot]
             if not _NO_ENTRY < previous < count:
                 previous = _NO_ENTRY
                 used += 1
-            seconds = (timestamp - begin_timestamp) // 1000 if begin_timestamp > 0 else 0
-            if not 0 <= seconds <= _MAX_INT:
-                seconds = 0 if seconds < 0 else _MAX_INT
-            packed.append(ENTRY.pack(key_hash, offset, seconds, previous))
+            if timestamp != known:
+                known, seconds = timestamp, _seconds(timestamp, begin_timestamp)
+            packed.append(pack(key_hash, offset, seconds, previous))
             slots[slot] = count
-            dirty.add(slot // _SLOTS_A_PAGE)
+            touch(slot // _SLOTS_A_PAGE)
             if count <= 1:
-                begin_offset, begin_timestamp = offset, timestamp
+                begin_offset, begin_timestamp, known = offset, timestamp, None
             count += 1
-            end_offset, end_timestamp = offset, timestamp
+        if taken:
+            _, end_offset, end_timestamp = taken[-1]
         self._unwritten += b"".join(packed)
         self.header = IndexHeader(
             begin_timestamp, end_timestamp, begin_offset, end_offset, used, count
@@ -298,6 +300,13 @@ class IndexWriter(IndexFile):
         """Give file and memory back."""
         super().close()
         self.freeze()
+
+
+def _seconds(timestamp: int, begin_timestamp: int) -> int:
+    """What an entry says of a store time, in a file that begins with another."""
+    if begin_timestamp <= 0:
+        return 0
+    return max(0, min((timestamp - begin_timestamp) // 1000, _MAX_INT))
 
 
 def _swapped(data: bytes) -> array[int]:

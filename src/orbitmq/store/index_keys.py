@@ -3,7 +3,7 @@
 Apache hashes the text ``topic#key`` with Java's String.hashCode (IndexFile.indexKeyHashMethod). A
 message sent by any client has a unique key of 32 characters, so this runs once or more for every
 message stored, and is written for speed: the hash is a sum of products, and what neighbouring
-unique keys have in common, all but their counter, is remembered.
+keys have in common, all but their end, is remembered: most are numbered.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from operator import mul
-from typing import Final, TypeAlias
+from typing import Final
 
 from orbitmq.wire.ids import java_hash
-from orbitmq.wire.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY, find_property
+from orbitmq.wire.properties import (
+    KEY_SEPARATOR,
+    KEYS,
+    PAIR_SEPARATOR,
+    TAGS,
+    UNIQ_KEY,
+    find_property,
+)
 
 TAG_INDEX: Final = "T"
 """The index type under which 5.5 keeps tags (MessageConst.INDEX_TAG_TYPE)."""
@@ -26,11 +33,10 @@ _LONGEST: Final = 256
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(_LONGEST, -1, -1))
 _TAIL_FACTOR: Final = pow(31, _TAIL, 1 << 32)
 _SPACE: Final = KEY_SEPARATOR.encode()
+_END: Final = PAIR_SEPARATOR.encode()
 _UNIQ_MARKER: Final = f"\x02{UNIQ_KEY}\x01".encode()
 _KEYS_MARKER: Final = f"\x02{KEYS}\x01".encode()
 _TAGS_MARKER: Final = f"\x02{TAGS}\x01".encode()
-
-_Hashes: TypeAlias = list[int]
 
 
 def key_hash(topic: str, key: str, index_type: str = "") -> int:
@@ -42,41 +48,43 @@ def key_hash(topic: str, key: str, index_type: str = "") -> int:
     return _positive(java_hash(f"{topic}#{kind}{key}") & _MASK)
 
 
-def message_hashes(topic: str, properties: bytes) -> _Hashes:
+def message_hashes(topic: str, properties: bytes) -> list[int]:
     """The hashes of all a message is found by, in the order of IndexService.buildIndex of 5.5.
 
     ``properties`` are in stored form. 4.9 and earlier 5.x have no entries for tags, and are not
     disturbed by them.
     """
-    hashes: _Hashes = []
-    unique = _value(properties, _UNIQ_MARKER, UNIQ_KEY)
+    hashes: list[int] = []
+    text = _END + properties + _END  # now a separator stands before each name
+    unique = _value(text, _UNIQ_MARKER)
     if unique:
-        if len(unique) > _TAIL and unique.isascii():
-            head = _head_hash(topic, unique[:-_TAIL])
-            hashes.append(_positive(head * _TAIL_FACTOR + _tail_hash(unique[-_TAIL:]) & _MASK))
-        else:
-            hashes.append(key_hash(topic, unique.decode("utf-8", "replace")))
-    keys = _value(properties, _KEYS_MARKER, KEYS)
+        hashes.append(_hash_of(topic, unique))
+    keys = _value(text, _KEYS_MARKER)
     if keys:
-        hashes += [_positive(_topic_hash(topic, key)) for key in keys.split(_SPACE) if key]
-    tags = _value(properties, _TAGS_MARKER, TAGS)
+        hashes += [_hash_of(topic, key) for key in keys.split(_SPACE) if key]
+    tags = _value(text, _TAGS_MARKER)
     if tags:
         hashes.append(_tag_hash(topic, tags))
     return hashes
 
 
-def _value(properties: bytes, marker: bytes, name: str) -> bytes:
-    """As find_property, but undecoded; b"" for none."""
-    at = properties.rfind(marker)
-    if at >= 0:
-        start = at + len(marker)
-    elif properties.startswith(marker[1:]):
-        start = len(marker) - 1
-    else:
+def _value(text: bytes, marker: bytes) -> bytes:
+    """The value behind ``marker`` in properties between separators; b"" for none."""
+    at = text.rfind(marker)
+    if at < 0:
         return b""
-    end = properties.find(b"\x02", start)
-    value = properties[start : end if end >= 0 else len(properties)]
-    return value or (find_property(properties, name) or "").encode()
+    start = at + len(marker)
+    value = text[start : text.find(_END, start)]
+    return value or (find_property(text, marker[1:-1].decode()) or "").encode()
+
+
+def _hash_of(topic: str, key: bytes) -> int:
+    """As key_hash()."""
+    if not _TAIL < len(key) <= _LONGEST or not key.isascii():
+        return key_hash(topic, key.decode("utf-8", "replace"))
+    head = _head_hash(topic, key[:-_TAIL])
+    value = head * _TAIL_FACTOR + _tail_hash(key[-_TAIL:]) & _MASK
+    return value if value < _SIGN else _positive(value)
 
 
 def _positive(value: int) -> int:
@@ -87,18 +95,13 @@ def _positive(value: int) -> int:
 
 
 def _hash(data: bytes) -> int:
-    """The 32 bits of String.hashCode for ASCII ``data``."""
-    length = len(data)
-    if length <= _LONGEST:
-        total: int = sum(map(mul, data, _POWERS[_LONGEST + 1 - length :]))
-        return total & _MASK
-    return java_hash(data.decode("ascii")) & _MASK
+    """The 32 bits of String.hashCode for ASCII ``data`` that is not too long."""
+    total: int = sum(map(mul, data, _POWERS[_LONGEST + 1 - len(data) :]))
+    return total & _MASK
 
 
 def _topic_hash(topic: str, key: bytes) -> int:
-    if key.isascii() and len(key) <= _LONGEST:
-        return _prefix_hash(topic) * _POWERS[_LONGEST - len(key)] + _hash(key) & _MASK
-    return java_hash(f"{topic}#{key.decode('utf-8', 'replace')}") & _MASK
+    return _prefix_hash(topic) * _POWERS[_LONGEST - len(key)] + _hash(key) & _MASK
 
 
 _prefix_hash: Final[Callable[[str], int]] = lru_cache(maxsize=4096)(

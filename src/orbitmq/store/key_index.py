@@ -15,12 +15,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from orbitmq.clock import Clock
+from orbitmq.store.appended import Appended, Written
 from orbitmq.store.checkpoint import Checkpoint, IndexMark
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
+from orbitmq.store.consume_queue import UNIT
 from orbitmq.store.file_ops import FileOps
 from orbitmq.store.index_file import (
     IndexEntry,
@@ -34,15 +36,16 @@ from orbitmq.store.index_recovery import load_index
 from orbitmq.store.log_walk import records_between
 from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_type
 
-if TYPE_CHECKING:
-    from orbitmq.store.message_store import StagedMessage
-
 logger = logging.getLogger("orbitmq.store")
 
-_BATCH: Final = 128
+_BATCH: Final = 64
+"""Entries, or messages read, in a piece of work, for a few tenths of a millisecond."""
 _MOST_WAITING: Final = 20_000
 _LINGER_SECONDS: Final = 0.02
 _BREATH_SECONDS: Final = 0.0001
+"""The least pause between two pieces of work."""
+_REST: Final = 3
+"""How many times as long as its work took the thread pauses while messages are being stored."""
 _RETRY_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 2.0
 _NEAR_BYTES: Final = 1 << 20
@@ -100,13 +103,15 @@ class KeyIndex:
                 "the key index is built from physical offset %d to %d", self._position, log.end
             )
         self._waiting: list[IndexEntry] = []
-        self._pending: deque[Sequence[StagedMessage]] = deque()
+        self._pending: deque[Written] = deque()
+        self._taking: list[Appended] = []
         self._handed = self._taken = 0
         self._saved = self._position if checkpoint.index_mark is not None else -1
         self._saved_at = time.monotonic()
         self._lock = Lock()
         self._progress = Condition()
         self._idle = self._stopping = False
+        self._seen_end, self._rested_at = log.end, 0.0
         self._wake, self._hurry, self._halt = Event(), Event(), Event()
         self._failure: OSError | None = None
         self._thread = Thread(target=self._run, name="orbitmq-key-index", daemon=True)
@@ -115,12 +120,12 @@ class KeyIndex:
         """Start the thread."""
         self._thread.start()
 
-    def written(self, staged: Sequence[StagedMessage]) -> None:
+    def written(self, written: Written) -> None:
         """Take what was written, as a write listener of the store."""
         if self._behind:
             return
-        self._pending.append(staged)
-        self._handed += len(staged)
+        self._pending.append(written)
+        self._handed += written.messages
         if self._handed - self._taken > _MOST_WAITING:
             self._behind = True
         if self._idle:
@@ -258,11 +263,13 @@ class KeyIndex:
         self._drain()
         if self._behind:
             self._catch_up()
-        while self._pending:
-            staged = self._pending.popleft()
-            self._taken += len(staged)
-            for start in range(0, len(staged), _BATCH):
-                self._take(staged[start : start + _BATCH])
+        while self._taking or self._pending:
+            while self._pending:
+                written = self._pending.popleft()
+                self._taken += written.messages
+                self._taking += written.appended
+            self._take(self._taking)  # after an error again: what is in already is passed over
+            self._taking = []
             self._save_if_due()
         self._save_if_due()
         if save and self._is_unsaved:
@@ -290,25 +297,27 @@ class KeyIndex:
     def _unread(self) -> Iterator[RecordInfo]:
         return records_between(self._log, self._reached, lambda: self._log.end)
 
-    def _take(self, staged: Sequence[StagedMessage]) -> None:
+    def _take(self, runs: Sequence[Appended]) -> None:
         entries: list[IndexEntry] = []
-        position = self._reached
-        for queue, place, _, properties in staged:
-            offset = place.physical_offset
-            if offset < position:
-                continue
-            if queue is None:
-                self._put(entries, offset, place.store_timestamp)
-                entries = []
-                self._put_records(
-                    list(islice(records_between(self._log, offset, lambda: self._log.end), 1))
-                )
-            elif properties:
-                timestamp = place.store_timestamp
-                for value in message_hashes(queue.topic, properties):
-                    entries.append((value, offset, timestamp))
-        last = staged[-1][1]
-        self._put(entries, last.physical_offset + last.size, last.store_timestamp)
+        end, timestamp = self._reached, self._timestamp
+        for run in runs:
+            queue, timestamp = run.queue, run.store_timestamp
+            units = UNIT.iter_unpack(run.units)
+            for (offset, size, _), properties in zip(units, run.properties, strict=True):
+                if offset < end:
+                    continue
+                if len(entries) >= _BATCH or queue is None:
+                    self._put(entries, offset, timestamp)
+                    entries = []
+                if queue is not None:
+                    for value in message_hashes(queue.topic, properties):
+                        entries.append((value, offset, timestamp))
+                else:
+                    self._put_records(
+                        list(islice(records_between(self._log, offset, lambda: self._log.end), 1))
+                    )
+                end = offset + size
+        self._put(entries, end, timestamp)
 
     def _put_records(self, infos: Sequence[RecordInfo]) -> None:
         entries: list[IndexEntry] = []
@@ -332,7 +341,18 @@ class KeyIndex:
         self._waiting += entries
         self._reached, self._timestamp = max(position, self._reached), timestamp
         self._drain()
-        time.sleep(_BREATH_SECONDS)  # or the loop would wait for the interpreter's lock
+        self._breathe()
+
+    def _breathe(self) -> None:
+        """Leave the interpreter to the thread that stores messages, while it does.
+
+        That would wait for this one whenever it has written or read, longer than its work takes.
+        """
+        end, worked = self._log.end, time.thread_time() - self._rested_at
+        rest = _REST * worked if end != self._seen_end else 0.0
+        self._seen_end = end
+        time.sleep(max(rest, _BREATH_SECONDS))
+        self._rested_at = time.thread_time()
 
     def _drain(self) -> None:
         writer = self._writer()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 from weakref import WeakSet
 
 import msgspec
@@ -20,9 +21,10 @@ import msgspec
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import DiskFullError, InvalidMessageError, StoreError
 from orbitmq.names import SCHEDULE_TOPIC
+from orbitmq.store.appended import Appended, WriteListener, Written
 from orbitmq.store.cleaner import Cleaner
 from orbitmq.store.config import StoreConfig
-from orbitmq.store.consume_queue import FILLER_SIZE, UNIT, ConsumeQueue, QueueUnit, first_index
+from orbitmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue, QueueUnit
 from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
@@ -30,8 +32,10 @@ from orbitmq.store.flusher import Dispatched, QueueFlusher
 from orbitmq.store.log_flusher import FlushCallback, LogFlusher
 from orbitmq.store.opening import StoreParts, open_parts
 from orbitmq.store.pull import GetResult, get_messages
+from orbitmq.store.recovery import OnRecovery
+from orbitmq.store.times import offset_by_timestamp, stored_at
 from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, PAIR_SEPARATOR
-from orbitmq.wire.record import TRANSACTION_PREPARED, Draft, record_size
+from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft, record_size
 
 logger = logging.getLogger("orbitmq.store")
 
@@ -39,38 +43,15 @@ _SEPARATOR: Final = PAIR_SEPARATOR.encode()
 _MOST_BESIDE_BODY: Final = 1 << 17
 """More than a record's fixed part, topic and properties can take, and the file's filler."""
 
-ArrivalListener: TypeAlias = Callable[[str, int, int, int, int, bytes], None]
-"""(topic, queue id, queue offset after the message, tags code, store time in ms, properties)."""
-
-
-class Appended(msgspec.Struct, frozen=True, gc=False):
-    """The place a staged message will have; it is there when write() has returned.
-
-    ``queue_offset`` in its queue, ``physical_offset`` in the commit log, ``size`` of its record
-    in bytes, and the ``store_timestamp`` in it, ms.
-    """
-
-    queue_offset: int
-    physical_offset: int
-    size: int
-    store_timestamp: int
-
-
-StagedMessage: TypeAlias = tuple[ConsumeQueue | None, Appended, int, bytes]
-"""What write() wrote of one message: its queue (None: it entered none), place, tags code of the
-queue entry, and properties in stored form."""
-
-WriteListener: TypeAlias = Callable[[Sequence[StagedMessage]], None]
-"""Called with all that one write() wrote, in the order of the log; it must not change it."""
-
 
 class MessageStore:
     """A store directory in use: made by open(), given back by close().
 
-    All methods belong to one thread. ``directory`` is the store directory, ``config`` its
-    settings, ``cleaner`` what deletes old messages and looks after the disk, ``damages`` what
-    opening passed over in the log, ``key_index`` where messages are found by their keys; None: not
-    here (message_index_enable). In a forked child it is closed, without a change to the directory.
+    All methods belong to one thread. ``staged`` is how many messages wait for write(),
+    ``directory`` is the store directory, ``config`` its settings, ``cleaner`` what deletes old
+    messages and looks after the disk, ``damages`` what opening passed over in the log,
+    ``key_index`` where messages are found by their keys; None: not here (message_index_enable).
+    In a forked child it is closed, without a change to the directory.
     """
 
     def __init__(
@@ -83,10 +64,11 @@ class MessageStore:
         self._log = parts.log
         self._table = parts.table
         self._queues = parts.table.queues
-        self._dispatched = parts.recovered.dispatched
+        self._recovered = parts.recovered.dispatched
+        self._last: Appended | None = None
         self.damages: Final = parts.recovered.damages
-        self._staged: list[StagedMessage] = []
-        self._listeners: list[ArrivalListener] = []
+        self.staged = 0
+        self._staged: list[Appended] = []
         self._write_listeners: list[WriteListener] = []
         self._closed = False
         self._delayed: dict[ConsumeQueue, int] = {}
@@ -100,7 +82,7 @@ class MessageStore:
             parts.table,
             parts.checkpoint,
             parts.config,
-            lambda: self._dispatched,
+            self._state,
         )
         self.cleaner: Final = Cleaner(
             parts.log, parts.table, self._queue_flusher, parts.config, clock, ops
@@ -119,17 +101,19 @@ class MessageStore:
         config: StoreConfig | None = None,
         clock: Clock = SYSTEM_CLOCK,
         ops: FileOps = FILE_OPS,
+        on_recovery: OnRecovery | None = None,
     ) -> MessageStore:
         """Open a store directory, made if it is new, and recover what a crash left.
 
-        Raises StoreLockedError when another broker uses it, CorruptStoreError when its files
-        cannot be those of ``config`` or are damaged, else StoreError.
+        ``on_recovery`` is called now and then meanwhile. Raises StoreLockedError when another
+        broker uses it, CorruptStoreError when its files cannot be those of ``config`` or are
+        damaged, else StoreError.
         """
         place = StoreDirectory(directory)
         with ExitStack() as undo:
             undo.callback(place.release)
             try:
-                parts = open_parts(place, config or StoreConfig(), clock, ops, undo)
+                parts = open_parts(place, config or StoreConfig(), clock, ops, undo, on_recovery)
             except OSError as error:
                 raise store_error(error, directory, "open the store") from error
             undo.pop_all()
@@ -191,32 +175,62 @@ class MessageStore:
         """
         if len(draft.body) > self._safe_body or draft.properties.endswith(b"\0"):
             self._check(draft)
-        if self._closed:
-            raise self._closed_error()
-        if self._log_flusher.refusal or self.cleaner.refusal:
+        if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
             self._refuse()
-        queue: ConsumeQueue | None = None
-        queue_offset = 0
-        if not draft.sys_flag & TRANSACTION_PREPARED:
-            queue = self._queues.get((draft.topic, draft.queue_id))
-            if queue is None:
-                queue = self._table.get_or_create(draft.topic, draft.queue_id)
-            queue_offset = queue.next_offset
+        queue, queue_offset = self._place(draft)
         now = self._clock.now_ms()
         size = self._log.stage(draft, queue_offset, now)
+        offset = self._log.staged_end - size
+        tags_code = draft.tags_code
         if queue is not None:
             queue.next_offset = queue_offset + 1
-        tags_code = draft.tags_code
-        if draft.topic == SCHEDULE_TOPIC:
-            tags_code = self._levels.queue_tags_code(draft.properties, tags_code, now)
-            if queue is not None:
+            if draft.topic == SCHEDULE_TOPIC:
+                tags_code = self._levels.queue_tags_code(draft.properties, tags_code, now)
                 self._delayed.setdefault(queue, queue_offset)
-        appended = Appended(queue_offset, self._log.staged_end - size, size, now)
-        self._staged.append((queue, appended, tags_code, draft.properties))
+        unit = UNIT.pack(offset, size, tags_code)
+        appended = Appended(queue_offset, offset, size, now, queue, unit, (draft.properties,))
+        self._staged.append(appended)
+        self.staged += 1
         return appended
+
+    def append_batch(
+        self, common: Draft, items: Sequence[BatchItem], tags_codes: Sequence[int]
+    ) -> Appended:
+        """As append(), for messages that have all of ``common`` but flag, body, properties, tags.
+
+        All of them are staged or none. There is one at least, and they are not to be delayed.
+        """
+        if not self._are_safe(items):
+            items = [self._checked(common, item) for item in items]
+        if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
+            self._refuse()
+        queue, first = self._place(common)
+        number = len(items)
+        queue_offsets = [0] * number if queue is None else range(first, first + number)
+        now = self._clock.now_ms()
+        offsets, sizes = self._log.stage_batch(common, items, queue_offsets, now)
+        if queue is not None:
+            queue.next_offset = first + number
+        units = b"".join(map(UNIT.pack, offsets, sizes, tags_codes))
+        properties = [item[2] for item in items]
+        appended = Appended(first, offsets[0], sum(sizes), now, queue, units, properties)
+        self._staged.append(appended)
+        self.staged += number
+        return appended
+
+    def _place(self, draft: Draft) -> tuple[ConsumeQueue | None, int]:
+        """The queue that takes a message, if any, and the message's offset in it."""
+        if draft.sys_flag & TRANSACTION_PREPARED:
+            return None, 0
+        queue = self._queues.get((draft.topic, draft.queue_id))
+        if queue is None:
+            queue = self._table.get_or_create(draft.topic, draft.queue_id)
+        return queue, queue.next_offset
 
     def _refuse(self) -> None:
         """Raise the StoreError that says why; what belongs together is taken whole."""
+        if self._closed:
+            raise self._closed_error()
         if not self._staged:
             if self._log_flusher.refusal:
                 raise StoreError(self._log_flusher.refusal, str(self.directory))
@@ -233,15 +247,23 @@ class MessageStore:
     def _abandon(self) -> None:
         """What a forked child does with its copy: leave the store to its parent."""
         self._closed = True
-        self._staged = []
+        self._staged, self.staged = [], 0
         self._directory.abandon()
 
-    def append_all(self, drafts: list[Draft]) -> list[Appended]:
-        """As append(), for messages of which all are staged or none."""
-        for draft in drafts:
-            if len(draft.body) > self._safe_body or draft.properties.endswith(b"\0"):
-                self._check(draft)
-        return [self.append(draft) for draft in drafts]
+    def _are_safe(self, items: Sequence[BatchItem]) -> bool:
+        """Whether _check() has nothing to say of any."""
+        safe_body = self._safe_body
+        for _, body, properties in items:
+            if len(body) > safe_body or properties.endswith(b"\0"):
+                return False
+        return True
+
+    def _checked(self, common: Draft, item: BatchItem) -> BatchItem:
+        """A message of a batch, as _check() would have it."""
+        flag, body, properties = item
+        draft = msgspec.structs.replace(common, flag=flag, body=body, properties=properties)
+        self._check(draft)
+        return flag, body, draft.properties
 
     def _check(self, draft: Draft) -> None:
         """Refuse what is too long. A separator goes behind properties that end in NUL.
@@ -261,45 +283,48 @@ class MessageStore:
             draft.properties += _SEPARATOR
         self._log.check_size(record_size(draft))
 
-    @property
-    def staged(self) -> int:
-        """How many messages wait for write()."""
-        return len(self._staged)
-
     def write(self) -> None:
-        """Write all staged messages, put them into their queues, tell the arrival listeners.
+        """Write all staged messages, put them into their queues, tell the write listeners.
 
         When it returns they survive the end of the process. When it raises DiskFullError or
         another StoreError, none of them was stored, and their offsets go to the next ones.
         """
-        staged = self._staged
+        staged, number = self._staged, self.staged
         if not staged:
             return
-        self._staged = []
+        self._staged, self.staged = [], 0
         try:
             self._log.write()
         except StoreError:
-            for queue, *_ in staged:
-                if queue is not None:
-                    queue.next_offset = queue.max_offset
+            for appended in staged:
+                if appended.queue is not None:
+                    appended.queue.next_offset = appended.queue.max_offset
             self._delayed.clear()
             raise
-        last = staged[-1][1]
-        pack = UNIT.pack
+        by_queue: dict[ConsumeQueue, list[Appended]] = defaultdict(list)
+        for appended in staged:
+            if appended.queue is not None:
+                by_queue[appended.queue].append(appended)
         with self._table.lock:
-            for queue, place, tags_code, _ in staged:
-                if queue is not None:
-                    queue.add(pack(place.physical_offset, place.size, tags_code))
-            self._dispatched = Dispatched(self._log.end, last.physical_offset, last.store_timestamp)
+            for queue, of_queue in by_queue.items():
+                queue.add(b"".join([appended.units for appended in of_queue]))
+            self._last = staged[-1]
         if self._delayed:
             self._write_down_delayed()
-        for write_listener in self._write_listeners:
+        written = Written(staged, by_queue, number)
+        for listener in self._write_listeners:
             try:
-                write_listener(staged)
+                listener(written)
             except Exception:
-                logger.exception("a write listener failed for %d messages", len(staged))
-        for listener in self._listeners:
-            _tell(listener, staged)
+                logger.exception("a write listener failed for %d messages", number)
+
+    def _state(self) -> Dispatched:
+        """How far the log is in the queues."""
+        last = self._last
+        if last is None:
+            return self._recovered
+        offset, size, _ = UNIT.unpack(last.units[-UNIT_SIZE:])
+        return Dispatched(offset + size, offset, last.store_timestamp)
 
     def _write_down_delayed(self) -> None:
         """Have entries that tell when messages are due in their files before these are answered.
@@ -316,18 +341,10 @@ class MessageStore:
                     logger.warning("%s is not written yet: %s", queue, error)
         self._delayed.clear()
 
-    def add_arrival_listener(self, listener: ArrivalListener) -> None:
-        """Have ``listener`` called in write(), once for each message that entered a queue.
+    def add_write_listener(self, listener: WriteListener) -> None:
+        """Have ``listener`` called once in each write(), with all that was written.
 
         What it raises is logged; the messages are stored all the same.
-        """
-        self._listeners.append(listener)
-
-    def add_write_listener(self, listener: WriteListener) -> None:
-        """Have ``listener`` called once in each write(), before the arrival listeners.
-
-        It gets everything that was written, also what entered no queue, and may keep it. What it
-        raises is logged; the messages are stored all the same.
         """
         self._write_listeners.append(listener)
 
@@ -414,28 +431,14 @@ class MessageStore:
     def offset_by_timestamp(
         self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
     ) -> int:
-        """The queue offset that store time ``timestamp`` (ms) stands for.
-
-        Without ``upper`` the first message stored at or after it, ``max_offset`` when there is
-        none; with ``upper`` the last one stored at or before it, ``min_offset`` when there is
-        none. See ConsumeQueue.getOffsetInQueueByTime and BoundaryType.
-        """
+        """The queue offset that store time ``timestamp`` (ms) stands for: see times.py."""
         queue = self._queues.get((topic, queue_id))
-        if queue is None:
-            return 0
-        low, high = queue.min_offset, queue.max_offset
-
-        def is_behind(offset: int) -> bool:
-            stored = self._stored_at(queue, offset)
-            return stored > timestamp if upper else stored >= timestamp
-
-        found = first_index(low, high, is_behind)
-        return max(found - 1, low) if upper else found
+        return offset_by_timestamp(self._log, queue, timestamp, upper=upper) if queue else 0
 
     def store_timestamp_at(self, topic: str, queue_id: int, offset: int) -> int:
         """When the message at a queue offset was stored, ms; -1 when it is not there."""
         queue = self._queues.get((topic, queue_id))
-        return self._stored_at(queue, offset) if queue is not None else -1
+        return stored_at(self._log, queue, offset) if queue is not None else -1
 
     def earliest_timestamp(self, topic: str | None = None, queue_id: int = 0) -> int:
         """When the oldest message of a queue, or without ``topic`` of the log, was stored, ms.
@@ -445,13 +448,6 @@ class MessageStore:
         if topic is None:
             return self._log.store_timestamp_at(self._log.min_offset)
         return self.store_timestamp_at(topic, queue_id, self.min_offset(topic, queue_id))
-
-    def _stored_at(self, queue: ConsumeQueue, offset: int) -> int:
-        unit = queue.unit(offset)
-        if unit is None:
-            return -1
-        is_filler = unit.size == FILLER_SIZE  # it lies just before the record that comes next
-        return self._log.store_timestamp_at(unit.physical_offset + is_filler)
 
     @property
     def min_physical_offset(self) -> int:
@@ -472,22 +468,6 @@ class MessageStore:
     def flush_failure(self) -> StoreError | None:
         """Why the disk does not have all that is stored; None while flushing works."""
         return self._log_flusher.failure
-
-
-def _tell(listener: ArrivalListener, staged: list[StagedMessage]) -> None:
-    for queue, place, tags_code, properties in staged:
-        if queue is not None:
-            try:
-                listener(
-                    queue.topic,
-                    queue.queue_id,
-                    place.queue_offset + 1,
-                    tags_code,
-                    place.store_timestamp,
-                    properties,
-                )
-            except Exception:
-                logger.exception("an arrival listener failed for %s", queue)
 
 
 _OPEN: Final[WeakSet[MessageStore]] = WeakSet()

@@ -417,10 +417,10 @@ def _unwrapped(view: MessageView) -> list[MessageView]:
                 Draft(
                     topic=view.stored_topic,
                     queue_id=view.queue_id,
-                    body=item.body,
-                    properties=item.properties,
+                    body=body,
+                    properties=properties,
                     tags_code=0,
-                    flag=item.flag,
+                    flag=flag,
                     sys_flag=view.sys_flag & ~COMPRESSED,
                     born_timestamp=view.born_timestamp,
                     born_host=view._born_host_bytes,
@@ -434,7 +434,7 @@ def _unwrapped(view: MessageView) -> list[MessageView]:
             view.broker_name,
             view._overlay,
         )
-        for index, item in enumerate(items)
+        for index, (flag, body, properties) in enumerate(items)
     ] or [view]
 
 

@@ -128,20 +128,23 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     what could not be read back: a ``\x01`` or ``\x02`` in a name, a ``\x02`` in a value, or a
     lone surrogate (Java stores a question mark for it).
     """
-    return join_properties(properties)[0].encode()
+    return as_bytes(join_properties(properties))
 
 
-def join_properties(properties: Mapping[str, str]) -> tuple[str, int]:
-    """The text of :func:`encode_properties`, and how many bytes it takes."""
+def join_properties(properties: Mapping[str, str]) -> str:
+    """The text of :func:`encode_properties`; whether it is valid Unicode is not looked at."""
     if not properties:
-        return "", 0
+        return ""
     text = PAIR_SEPARATOR.join(map(NAME_SEPARATOR.join, properties.items())) + PAIR_SEPARATOR
     if text.count(PAIR_SEPARATOR) != len(properties) or NAME_SEPARATOR in "".join(properties):
         raise InvalidMessageError(f"a property contains a separator: {_offender(properties)!r}")
-    if text.isascii():
-        return text, len(text)
+    return text
+
+
+def as_bytes(text: str) -> bytes:
+    """The text of properties in stored form. InvalidMessageError where it is not valid Unicode."""
     try:
-        return text, len(text.encode())
+        return text.encode()
     except UnicodeEncodeError as error:
         raise InvalidMessageError(f"a property is not valid Unicode: {error}") from error
 

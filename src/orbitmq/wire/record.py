@@ -54,9 +54,11 @@ __all__ = [
     "encode_blank",
     "encode_record",
     "host_bytes",
+    "hosts_index",
     "is_blank",
     "locate_record",
     "record_size",
+    "topic_part",
     "transaction_type",
 ]
 
@@ -174,11 +176,11 @@ def encode_record(
     store_host = draft.store_host
     sys_flag = draft.sys_flag & ~_HOSTS_V6
     body_length = len(body)
-    magic, topic = _topic_part(draft.topic, len(properties))
+    magic, topic = topic_part(draft.topic, len(properties))
     size = RECORD_HEADER.body + body_length + len(topic) + len(properties)
     pack = _pack_v4
     if len(born_host) != 8 or len(store_host) != 8:
-        hosts = _hosts_index(born_host, store_host)
+        hosts = hosts_index(born_host, store_host)
         sys_flag |= hosts << 4
         size += LAYOUTS[hosts].body - RECORD_HEADER.body
         pack = _HEADERS[hosts].pack
@@ -207,12 +209,13 @@ def encode_record(
 
 def record_size(draft: Draft) -> int:
     """The number of bytes encode_record will make of ``draft``; raises what it would raise."""
-    hosts = _hosts_index(draft.born_host, draft.store_host)
-    _, topic = _topic_part(draft.topic, len(draft.properties))
+    hosts = hosts_index(draft.born_host, draft.store_host)
+    _, topic = topic_part(draft.topic, len(draft.properties))
     return LAYOUTS[hosts].body + len(draft.body) + len(topic) + len(draft.properties)
 
 
-def _hosts_index(born_host: bytes, store_host: bytes) -> int:
+def hosts_index(born_host: bytes, store_host: bytes) -> int:
+    """Which of LAYOUTS hosts of these sizes make. Raises RecordError for others."""
     try:
         return _HOST_SIZES[len(born_host)] | _HOST_SIZES[len(store_host)] << 1
     except KeyError:
@@ -221,8 +224,8 @@ def _hosts_index(born_host: bytes, store_host: bytes) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _topic_part(topic: str, properties_length: int) -> tuple[int, bytes]:
-    """The magic for ``topic``, and what stands between body and properties."""
+def topic_part(topic: str, properties_length: int) -> tuple[int, bytes]:
+    """The magic for ``topic``, and what stands between body and properties. Raises RecordError."""
     try:
         name = topic.encode()
     except UnicodeEncodeError as error:
@@ -356,13 +359,8 @@ def check_record(
     )
 
 
-class BatchItem(NamedTuple):
-    """One message within the body of a batch; ``properties`` in stored form."""
-
-    flag: int
-    body: bytes
-    properties: bytes
-
+BatchItem: TypeAlias = tuple[int, bytes, bytes]
+"""One message within the body of a batch: its flag, body, and properties in stored form."""
 
 _BATCH_HEAD: Final = struct.Struct(">iIIii")
 _BATCH_PROBE: Final = struct.Struct(">12xii")
@@ -398,21 +396,21 @@ def decode_batch(body: bytes | memoryview) -> list[BatchItem]:
     """
     data = bytes(body)
     items: list[BatchItem] = []
-    new = tuple.__new__  # half the time of BatchItem(), which is a Python function
+    probe, length_at, head = _BATCH_PROBE.unpack_from, _LENGTH.unpack_from, _BATCH_HEAD.size
     position, end = 0, len(data)
     try:
         while position < end:
-            flag, body_length = _BATCH_PROBE.unpack_from(data, position)
-            start = position + _BATCH_HEAD.size
+            flag, body_length = probe(data, position)
+            start = position + head
             stop = start + body_length
-            (properties_length,) = _LENGTH.unpack_from(data, stop)
+            (properties_length,) = length_at(data, stop)
             position = stop + 2 + properties_length
             if body_length < 0 or properties_length < 0 or position > end:
                 raise RecordError(
                     f"message {len(items)} of the batch has impossible lengths: "
                     f"body {body_length}, properties {properties_length}"
                 )
-            items.append(new(BatchItem, (flag, data[start:stop], data[stop + 2 : position])))
+            items.append((flag, data[start:stop], data[stop + 2 : position]))
     except struct.error as error:
         raise RecordError(f"the batch ends within its message {len(items)}") from error
     return items

@@ -12,7 +12,13 @@ from orbitmq.broker.sending import Placed, PlacedBatch
 from orbitmq.codes import RequestCode
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Handler
-from orbitmq.wire.command import JSON, ONEWAY, RemotingCommand, encode_response
+from orbitmq.wire.command import (
+    JSON,
+    ONEWAY,
+    RemotingCommand,
+    decode_at_once,
+    encode_response,
+)
 from orbitmq.wire.headers import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
@@ -24,6 +30,10 @@ from orbitmq.wire.response_template import ResponseTemplate
 SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
 _SEND_V1: Final = int(RequestCode.SEND_MESSAGE)
+
+decode_at_once(RequestCode.SEND_MESSAGE, SendMessageRequestHeader)
+decode_at_once(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2)
+decode_at_once(RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2)
 
 
 class SendHandlers:

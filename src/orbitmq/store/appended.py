@@ -1,0 +1,64 @@
+"""What the store tells of messages: the places they get, and what a write brought."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from orbitmq.store.consume_queue import UNIT, ConsumeQueue
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """One message, or the messages of a batch, and the places they get.
+
+    They are there when write() has returned. ``queue_offset`` and ``physical_offset`` are the
+    first one's, ``size`` is that of all their records, in bytes, and ``store_timestamp`` is in
+    each, ms. ``queue`` is where they go, None: nowhere (AppendMessageResult). ``units`` are their
+    entries there, ``properties`` theirs in stored form.
+    """
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp: int
+    queue: ConsumeQueue | None
+    units: bytes
+    properties: Sequence[bytes]
+
+    @property
+    def physical_offsets(self) -> list[int]:
+        """Where in the commit log each of the messages is."""
+        return [offset for offset, _, _ in UNIT.iter_unpack(self.units)]
+
+
+Arrival: TypeAlias = tuple[int, int, bytes]
+"""Of a message in a queue: the queue offset after it, its entry's tags code, its properties."""
+
+
+def arrivals(appended: Iterable[Appended]) -> Iterator[Arrival]:
+    """The messages of a queue one by one, in their order."""
+    for run in appended:
+        offset = run.queue_offset
+        for (_, _, code), properties in zip(
+            UNIT.iter_unpack(run.units), run.properties, strict=True
+        ):
+            offset += 1
+            yield offset, code, properties
+
+
+class Written(msgspec.Struct, frozen=True, gc=False):
+    """What one write() brought: ``messages`` in number.
+
+    ``appended`` is all of it in the order of the log, ``by_queue`` what entered a queue. Whoever
+    is told may keep it, and must not change it.
+    """
+
+    appended: Sequence[Appended]
+    by_queue: Mapping[ConsumeQueue, Sequence[Appended]]
+    messages: int
+
+
+WriteListener: TypeAlias = Callable[[Written], None]
+"""Called with what one write() brought."""
