@@ -7,16 +7,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from benchmarks.generator import OK, Outcome, Plan, call, create_topic, send_frame
+from benchmarks.frames import send_frame
+from benchmarks.load import OK, call, create_topic
+from benchmarks.plan import QUEUES, Outcome, Plan
+from benchmarks.processes import anonymous_memory
 from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import NEWEST, ApacheMissingError, ApacheRelease, find_release
+
+_T = TypeVar("_T")
 
 GENEROUS_PULLS = {
     "maxTransferCountOnMessageInMemory": 1024,
@@ -36,14 +42,19 @@ class RunningBroker:
 
     def anonymous_memory(self) -> int:
         """RssAnon of all its processes, in bytes: mapped log files do not count."""
-        return sum(_status_bytes(pid, "RssAnon") for pid in self.pids)
+        return anonymous_memory(self.pids)
 
 
 @contextmanager
-def orbitmq_broker(flush: str, store: Path | None = None) -> Iterator[RunningBroker]:
-    """``orbitmq broker`` on free ports; without a store with a temporary one."""
+def orbitmq_broker(
+    flush: str, store: Path | None = None, program: Sequence[str] = ("orbitmq.cli", "broker")
+) -> Iterator[RunningBroker]:
+    """``orbitmq broker`` on free ports; without a store with a temporary one.
+
+    ``program`` is the module to run, and its first arguments.
+    """
     began = time.perf_counter()
-    command = [sys.executable, "-m", "orbitmq.cli", "broker", "--port", "0"]
+    command = [sys.executable, "-m", *program, "--port", "0"]
     command += ["--store", str(store)] if store else []
     process = subprocess.Popen(
         [*command, "--name-server-port", "0", "--flush", flush], stdout=subprocess.PIPE, text=True
@@ -82,9 +93,18 @@ def send_first_message(address: str) -> None:
         raise RuntimeError(f"{address} refuses the first message: {response!r}")
 
 
-def fill(broker: RunningBroker, topic: str, messages: int, body: int = 100) -> None:
-    """A topic with so many messages, whose bodies have so many bytes."""
-    generate(Plan("fill", broker.address, topic, messages, body=body))
+def fill(
+    broker: RunningBroker,
+    topic: str,
+    messages: int,
+    body: int = 100,
+    *,
+    topics: int = 1,
+    queues: int = QUEUES,
+) -> None:
+    """A topic, or some, with so many messages, whose bodies have so many bytes."""
+    plan = Plan("fill", broker.address, topic, messages, body=body, topics=topics, queues=queues)
+    generate(plan)
 
 
 def generate(plan: Plan) -> Outcome:
@@ -104,12 +124,31 @@ def find_apache() -> ApacheRelease | None:
 
 
 def _java_children(parent: int) -> list[int]:
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [int(pid) for pid in children if "java" in Path(f"/proc/{pid}/comm").read_text()]
+    lists = [path.read_text().split() for path in Path(f"/proc/{parent}/task").glob("*/children")]
+    children = [int(pid) for pids in lists for pid in pids]
+    return [pid for pid in children if "java" in Path(f"/proc/{pid}/comm").read_text()]
 
 
-def _status_bytes(pid: int, name: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024
-    raise ValueError(f"process {pid} has no {name}")
+@contextmanager
+def pair(apache: ApacheRelease | None, flush: str) -> Iterator[list[RunningBroker]]:
+    """Our broker, and Apache's beside it where it can run."""
+    with ExitStack() as stack:
+        brokers = [stack.enter_context(orbitmq_broker(flush))]
+        if apache:
+            brokers.append(stack.enter_context(apache_broker(apache, flush)))
+        yield brokers
+
+
+def in_turn(
+    rounds: int, brokers: Sequence[RunningBroker], measure: Callable[[RunningBroker], _T]
+) -> list[list[_T]]:
+    """What is measured of each broker in each round; who goes first in one goes last in the next.
+
+    A round before them, in which Java warms up, does not count.
+    """
+    rows = []
+    for row in range(rounds + 1):
+        order = list(range(len(brokers)))[:: -1 if row % 2 else 1]
+        found = {index: measure(brokers[index]) for index in order}
+        rows.append([found[index] for index in range(len(brokers))])
+    return rows[1:]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.brokers import RunningBroker
-from benchmarks.generator import create_topic
+from benchmarks.load import create_topic
 from benchmarks.results import Result, compare, figures_in
 from tests.apache.jars import OPEN_MODULES, ApacheRelease
 

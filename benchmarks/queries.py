@@ -14,8 +14,8 @@ from statistics import quantiles
 from tempfile import TemporaryDirectory
 
 from benchmarks.brokers import orbitmq_broker
-from benchmarks.generator import OK, call
 from benchmarks.growth import await_index
+from benchmarks.load import OK, call
 from benchmarks.results import Result
 from orbitmq.codes import RequestCode
 from orbitmq.store.message_store import MessageStore

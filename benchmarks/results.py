@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import median
 
+from benchmarks.plan import Outcome
+
+HEADINGS = ("", "", "OrbitMQ", "Apache", "ratio", "from", "to", "aim", "CPU us", "Apache")
+_WIDTHS = (50, 11, 12, 12, 8, 8, 8, 6, 9, 9)
+
 
 @dataclass
 class Result:
-    """A figure of ours, Apache's beside it where it ran, and the ratio (above 1 is better)."""
+    """A figure of ours, Apache's beside it where it ran, and the ratio (above 1 is better).
+
+    The ratio is the median of the rounds' ratios, which went from ``low`` to ``high``. ``cpu`` and
+    ``apache_cpu`` are the microseconds of the brokers' processor time a message.
+    """
 
     name: str
     unit: str
@@ -17,17 +27,31 @@ class Result:
     apache: float | None = None
     ratio: float | None = None
     aim: float | None = None
+    low: float | None = None
+    high: float | None = None
+    cpu: float | None = None
+    apache_cpu: float | None = None
 
 
 def compare(
     name: str, unit: str, rounds: list[list[float]], aim: float | None, *, less: bool = False
 ) -> Result:
     """The medians of several rounds, ours first, and the median of the rounds' ratios."""
-    ours = median(row[0] for row in rounds)
-    if len(rounds[0]) == 1:
-        return Result(name, unit, ours, aim=aim)
-    ratio = median(_ratio(row[1], row[0]) if less else _ratio(row[0], row[1]) for row in rounds)
-    return Result(name, unit, ours, median(row[1] for row in rounds), ratio, aim)
+    result = Result(name, unit, median(row[0] for row in rounds), aim=aim)
+    if len(rounds[0]) > 1:
+        ratios = [_ratio(*row[:: -1 if less else 1]) for row in rounds]
+        result.apache = median(row[1] for row in rounds)
+        result.ratio, result.low, result.high = median(ratios), min(ratios), max(ratios)
+    return result
+
+
+def compare_outcomes(name: str, rounds: list[list[Outcome]], aim: float | None) -> Result:
+    """As :func:`compare`, of messages a second, with the processor time beside them."""
+    rates = [[outcome.rate for outcome in row] for row in rounds]
+    result = compare(name, "messages/s", rates, aim)
+    costs = [median(outcome.cpu for outcome in side) for side in zip(*rounds, strict=True)]
+    result.cpu, result.apache_cpu = [*costs, None][:2]
+    return result
 
 
 def _ratio(over: float, under: float) -> float:
@@ -39,16 +63,34 @@ def figures_in(output: str) -> list[float]:
     return [float(word) for word in output.rpartition("@@")[2].split()]
 
 
-def show(result: Result) -> None:
-    """One line of the table."""
-    apache = "" if result.apache is None else figure(result.apache)
-    ratio = "" if result.ratio is None else f"{result.ratio:.2f}"
-    aim = "" if result.aim is None else f"{result.aim:.1f}"
-    print(
-        f"{result.name:<50}{result.unit:<11}{figure(result.ours):>12}{apache:>12}{ratio:>8}{aim:>6}"
+def cells(result: Result) -> list[str]:
+    """The columns of the table, as HEADINGS names them."""
+    numbers = (result.ours, result.apache)
+    ratios = (result.ratio, result.low, result.high)
+    return [
+        *(result.name, result.unit),
+        *("" if number is None else figure(number) for number in numbers),
+        *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+        "" if result.aim is None else f"{result.aim:.1f}",
+        *("" if cost is None else f"{cost:.2f}" for cost in (result.cpu, result.apache_cpu)),
+    ]
+
+
+def line(columns: Sequence[str]) -> str:
+    """One line of the table: names to the left, numbers to the right."""
+    pairs = list(zip(columns, _WIDTHS, strict=True))
+    return "".join(
+        [f"{text:<{width}}" for text, width in pairs[:2]]
+        + [f"{text:>{width}}" for text, width in pairs[2:]]
     )
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The table as documents have it."""
+    rows = [list(HEADINGS), ["---"] * len(HEADINGS), *map(cells, results)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def figure(value: float) -> str:
     """A figure, with decimals only where they tell something."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"

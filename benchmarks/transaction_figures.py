@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from benchmarks.brokers import RunningBroker, apache_broker, orbitmq_broker
-from benchmarks.generator import create_topic
+from benchmarks.load import create_topic
 from benchmarks.results import Result, compare, figures_in
 from tests.apache.jars import ApacheRelease
 

@@ -14,7 +14,7 @@ import time
 from itertools import count
 from typing import Final
 
-from benchmarks.generator import LENGTH, Client
+from benchmarks.load import Client
 from orbitmq.codes import RequestCode
 from orbitmq.wire.command import encode_request
 from orbitmq.wire.headers import EndTransactionRequestHeader, SendMessageRequestHeaderV2
@@ -60,23 +60,6 @@ def end_frame(queue_offset: int, physical_offset: int) -> bytes:
 
 class Ender(Client):
     """A connection that commits what it is told is stored."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(address, WINDOW)
-        self._input = bytearray()
-
-    def answers(self) -> list[bytes]:
-        """What one read brings."""
-        self._input += self.sock.recv(1 << 20)
-        found, position = [], 0
-        while len(self._input) - position >= 4:
-            end = position + 4 + LENGTH.unpack_from(self._input, position)[0]
-            if end > len(self._input):
-                break
-            found.append(bytes(self._input[position + 4 : end]))
-            position = end
-        del self._input[:position]
-        return found
 
     def ends(self, answers: list[bytes]) -> list[bytes]:
         """The commits of the half messages that these answers tell of."""

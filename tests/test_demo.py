@@ -1,4 +1,4 @@
-"""The demo and the benchmarks' load generator run, on a little of their input."""
+"""The demo and the consumers of the benchmarks run, on a little of their input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pyspark.errors import StreamingQueryException
 
 from benchmarks.brokers import RunningBroker, fill
 from benchmarks.consumer_figures import latencies
-from benchmarks.generator import Plan, carry_out
 from examples.flights.delays import follow
 from orbitmq import EmbeddedBroker
 from tests.docs.snippets import ROOT
@@ -68,14 +67,6 @@ def test_a_query_whose_worker_came_late_is_started_again() -> None:
 def test_a_worker_that_never_comes_ends_the_demo() -> None:
     with pytest.raises(StreamingQueryException):
         follow(lambda: cast("StreamingQuery", LateWorkerQuery(0, late=True)), lambda _: None)
-
-
-@pytest.mark.parametrize(("mode", "size"), [("send", 0), ("send", 32), ("pull", 32)])
-def test_the_load_generator(mode: str, size: int) -> None:
-    with EmbeddedBroker() as broker:
-        carry_out(Plan("fill", broker.address, "bench", 2048))
-        plan = Plan(mode, broker.address, "bench", size, 2, 4, 0.2, filled=2048)
-        assert carry_out(plan).messages > 0
 
 
 @pytest.mark.parametrize("mode", ["push", "lite"])

@@ -19,10 +19,11 @@ OrbitMQError
 ├── BrokerError                the peer answered with an error code
 │   ├── AuthenticationError        it does not believe who asks, or does not let them
 │   ├── TopicNotFoundError, SystemBusyError, ...   by code, see for_code()
-└── StoreError                 the store directory
-    ├── StoreLockedError
-    ├── DiskFullError
-    └── CorruptStoreError
+├── StoreError                 the store directory
+│   ├── StoreLockedError
+│   ├── DiskFullError
+│   └── CorruptStoreError
+└── WorkerError                a worker process of a broker
 """
 
 from __future__ import annotations
@@ -290,6 +291,10 @@ class DiskFullError(StoreError):
 
 class CorruptStoreError(StoreError):
     """A file of the store has a size or content that cannot be right."""
+
+
+class WorkerError(OrbitMQError):
+    """A worker process of a broker did not start, or did not save everything; the text says why."""
 
 
 class DataLossError(OrbitMQError):

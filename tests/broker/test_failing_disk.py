@@ -139,7 +139,7 @@ def test_what_will_not_be_stored_is_refused(tmp_path: Path, mode: FlushMode) -> 
     async def scenario(node: Running, disk: FailingFlush, send: Send) -> None:
         disk.failures = math.inf
         await send("unlucky")
-        await until(lambda: node.broker.store.flush_failure is not None, "the failure")
+        await until(lambda: node.broker.store._log_flusher.refusal, "the failure's consequence")
         with pytest.raises(ServiceUnavailableError, match="max_unflushed_bytes"):
             await send("refused")
         disk.failures = 0

@@ -187,6 +187,37 @@ def test_after_as_many_checks_as_there_may_be_it_is_given_up() -> None:
     with_broker(scenario, transaction_check_max=3)
 
 
+def test_one_that_was_given_up_is_checked_again_when_an_operator_says_so() -> None:
+    async def scenario(node: Running, client: Client) -> None:
+        await client.heartbeat("", producers=("makers",))
+        prepared = await prepare(node, client)
+        check_all(node)
+        await question(client)
+        check_all(node)
+        (given_up,) = await everything(client, TRANS_CHECK_MAX_TIME_TOPIC)
+        header = {"topic": "T", "msgId": given_up.offset_message_id}
+        answer = await client.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+        assert answer.code == codes.SUCCESS
+        check_all(node)
+        asked, message = await question(client, 1)
+        assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+        ended = end_header(
+            prepared,
+            COMMIT,
+            tranStateTableOffset=asked.tran_state_table_offset,
+            commitLogOffset=asked.commit_log_offset,
+            fromTransactionCheck="true",
+        )
+        assert (await client.call(RequestCode.END_TRANSACTION, ended)).code == codes.SUCCESS
+        (committed,) = await everything(client, "T", 4)
+        for offset_id in (committed.offset_message_id, "none", "00" * 12 + "00FFFFFF"):
+            header = {"topic": "T", "msgId": offset_id}
+            answer = await client.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+            assert answer.code == codes.SYSTEM_ERROR
+
+    with_broker(scenario, transaction_check_max=1)
+
+
 def test_another_producer_of_the_group_is_asked_when_the_first_is_gone() -> None:
     async def scenario(node: Running, client: Client) -> None:
         await client.heartbeat("", producers=("makers",))

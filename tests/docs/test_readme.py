@@ -146,7 +146,7 @@ def test_the_documents_it_names_exist() -> None:
     text = (ROOT / README).read_text()
     for page in (
         *("architecture", "consumers", "settings", "from-java", "from-kafka", "clients"),
-        *("broker", "spark", "benchmarks"),
+        *("broker", "spark", "benchmarks", "performance"),
     ):
         name = f"docs/{page}.md"
         assert f"({name})" in text

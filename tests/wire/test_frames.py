@@ -91,6 +91,19 @@ def test_commands_before_the_garbage_are_delivered() -> None:
         next(commands)
 
 
+def test_an_error_ends_the_stream_and_what_is_held_of_it() -> None:
+    decoder = FrameDecoder(buffer_size=512)
+    stream = encode_request(10, 5) + encode_request(10, 6) + b"\xff" * 16 + encode_request(10, 7)
+    decoder.get_buffer()[: len(stream)] = stream
+    assert [command.opaque for command in decoder.received(len(stream))] == [5, 6]
+    assert isinstance(decoder.error, FrameError)
+    for _ in range(3):  # whatever comes until the connection is closed
+        room = len(decoder.get_buffer())
+        assert room == 512
+        assert not decoder.received(room)
+        assert (decoder.pending, decoder.unfinished) == (0, 0)
+
+
 def held_by(decoder: FrameDecoder, data: bytes) -> int:
     """The bytes that a decoder takes more of when ``data`` has come."""
     tracemalloc.start()

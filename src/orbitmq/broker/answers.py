@@ -1,7 +1,7 @@
 """Answers that wait for the store: a message is acknowledged only once it is written.
 
-All that one tick stages is written together, and its answers are let go together: after the
-write, or with SYNC_FLUSH after the fdatasync that follows it. If the write fails, the same
+All that one turn of the loop stages is written together, and its answers are let go together: after
+the write, or with SYNC_FLUSH after the fdatasync that follows it. If the write fails, the same
 requests are answered with the reason. If the write works and the flush does not, the messages are
 stored and delivered: sends are answered FLUSH_DISK_TIMEOUT, which clients take for sent, so none
 comes twice (CommitLog.GroupCommitService). Unlike Java's broker, also with ASYNC_FLUSH while the
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
@@ -33,22 +34,25 @@ _FRAME: Final = 1024
 """About what a request takes besides its body, bytes."""
 
 
-class _Acknowledgements(NamedTuple):
-    """What one connection gets when the write succeeds, and what it had asked."""
-
-    answers: list[bytes]
-    requests: list[RemotingCommand]
+_Waiting: TypeAlias = tuple[Connection, RemotingCommand, bytes]
+"""A request, and what its connection gets when the write succeeds."""
 
 
 class WriteAnswers:
-    """The answers of the current tick to requests that stored something."""
+    """The answers of the current turn to requests that stored something.
 
-    def __init__(self, broker: Broker, loop: AbstractEventLoop) -> None:
+    ``send_now`` has answers leave that are let go later, by a flush.
+    """
+
+    def __init__(
+        self, broker: Broker, loop: AbstractEventLoop, send_now: Callable[[], None]
+    ) -> None:
         self._broker = broker
         self._store = broker.store
         self._loop = loop
+        self._send_now = send_now
         self._sync: Final = broker.config.store_config.flush_mode is FlushMode.SYNC
-        self._waiting: dict[Connection, _Acknowledgements] = {}
+        self._waiting: list[_Waiting] = []
         self._complaint = ""
         self._burst = Burst(log)
         self._unanswered: dict[Connection, int] = {}
@@ -84,18 +88,14 @@ class WriteAnswers:
 
     def add(self, connection: Connection, request: RemotingCommand, answer: bytes) -> None:
         """Send ``answer`` when what ``request`` staged is stored, or the reason why it is not."""
-        waiting = self._waiting.get(connection)
-        if waiting is None:
-            waiting = self._waiting[connection] = _Acknowledgements([], [])
-        waiting.answers.append(answer)
-        waiting.requests.append(request)
+        self._waiting.append((connection, request, answer))
 
     def settle(self) -> None:
-        """Write what the tick staged, and let its answers go. Nothing is raised."""
+        """Write what the turn staged, and let its answers go. Nothing is raised."""
         waiting = self._waiting
         if not waiting and not self._store.staged:
             return
-        self._waiting = {}
+        self._waiting = []
         try:
             self._broker.write()
         except StoreError as error:
@@ -108,12 +108,11 @@ class WriteAnswers:
         else:
             _release(waiting, self._store.flush_failure)
 
-    def _await_flush(self, waiting: dict[Connection, _Acknowledgements]) -> None:
+    def _await_flush(self, waiting: list[_Waiting]) -> None:
         """Let the answers go once what they tell of is on the disk."""
-        sizes = {
-            connection: sum(_FRAME + len(request.body) for request in requests)
-            for connection, (_, requests) in waiting.items()
-        }
+        sizes: dict[Connection, int] = {}
+        for connection, request, _ in waiting:
+            sizes[connection] = sizes.get(connection, 0) + _FRAME + len(request.body)
         for connection, size in sizes.items():
             self._unanswered[connection] = self._unanswered.get(connection, 0) + size
             self.unanswered += size
@@ -127,27 +126,25 @@ class WriteAnswers:
                 else:
                     del self._unanswered[connection]
             _release(waiting, error)
+            self._send_now()
 
         self._store.request_flush(lambda error: self._loop.call_soon_threadsafe(release, error))
 
     def _complain(self, reason: str) -> None:
-        """Log why messages are refused: once, not for every tick while it lasts."""
+        """Log why messages are refused: once, not for every turn while it lasts."""
         if reason != self._complaint:
             self._complaint = reason
             log.error("messages are refused: %s", reason)
 
 
-def _refuse(waiting: dict[Connection, _Acknowledgements], error: StoreError) -> None:
-    for connection, (_, requests) in waiting.items():
-        connection.send(*(refusal(request, connection, error) for request in requests))
+def _refuse(waiting: list[_Waiting], error: StoreError) -> None:
+    for connection, request, _ in waiting:
+        connection.send(refusal(request, connection, error))
 
 
-def _release(waiting: dict[Connection, _Acknowledgements], unflushed: StoreError | None) -> None:
-    for connection, (answers, requests) in waiting.items():
-        if unflushed is None:
-            connection.send(*answers)
-        else:
-            connection.send(*map(_in_doubt, requests, answers))
+def _release(waiting: list[_Waiting], unflushed: StoreError | None) -> None:
+    for connection, request, answer in waiting:
+        connection.send(answer if unflushed is None else _in_doubt(request, answer))
 
 
 def _in_doubt(request: RemotingCommand, answer: bytes) -> bytes:

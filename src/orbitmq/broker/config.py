@@ -11,7 +11,7 @@ import msgspec
 from orbitmq.errors import ConfigError, IllegalNameError
 from orbitmq.names import TRACE_TOPIC, check_topic
 from orbitmq.nameserver.config import NameServerConfig
-from orbitmq.net.tls import ServerTls
+from orbitmq.net.tls import ClientTls, ServerTls
 from orbitmq.store.config import StoreConfig
 
 _MAX_PORT: Final = 65535
@@ -53,6 +53,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     name_server: str = ""
     """``host:port`` of name servers to register at, separated by ``;``, in place of a name server
     of its own (namesrvAddr)."""
+    name_server_tls: ClientTls | None = None
+    """How the broker speaks TLS to those name servers; None: it does not (Java's system property
+    tls.enable)."""
     name_server_config: NameServerConfig = NameServerConfig()
     """Settings of the name server beside it."""
     broker_name: str = "broker-a"

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import tempfile
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
+from orbitmq.broker import place
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.registrar import REGISTER_MS, Registrar
 from orbitmq.broker.server import BrokerServer
+from orbitmq.broker.worker_plan import check_lone
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.errors import ConfigError
-from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
 from orbitmq.nameserver.server import NameServer
-from orbitmq.net.addresses import local_ip
 from orbitmq.net.server import listen
 from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.wire.bodies import MASTER_ID, TopicConfig
@@ -29,7 +23,6 @@ from orbitmq.wire.headers import BrokerRequestHeader
 from orbitmq.wire.ids import host_bytes
 
 _FOR_EVER_MS: Final = 1 << 62
-_WILDCARDS: Final = ("0.0.0.0", "::")  # noqa: S104 - what the user may ask for
 
 
 class Node:
@@ -73,9 +66,9 @@ class Node:
 
     async def _start(self, undo: AsyncExitStack) -> None:
         config = self.config
-        host = config.advertised_host or _reachable(config.host)
-        numeric_host = _numeric(host, "advertised_host" if config.advertised_host else "host")
-        self.store_directory = self._directory(undo)
+        host = place.advertised(config)
+        self.store_directory = place.directory(config, undo)
+        check_lone(self.store_directory)
         listener = undo.enter_context(closing(listen(config.host, config.port)))
         fast_listener = None
         if config.fast_listen_port is not None:
@@ -83,16 +76,20 @@ class Node:
                 closing(listen(config.host, config.fast_listen_port))
             )
         port = listener.getsockname()[1]
-        name_server = None if config.name_servers else await self._start_name_server(undo)
+        name_server = None
+        if not config.name_servers:
+            name_server = await place.start_name_server(
+                config, self.store_directory, self._clock, self.routes, undo
+            )
         self.broker = Broker(
             config,
             self.store_directory,
-            host_bytes(numeric_host, port),
+            host_bytes(host.numeric, port),
             self._clock,
             self._file_ops,
         )
         undo.callback(self.broker.close)
-        self.address = _joined(host, port)
+        self.address = place.address(host.name, port)
         self.server = BrokerServer(self.broker)
         await self.server.start(listener, fast_listener)
         undo.push_async_callback(self.server.close)
@@ -100,36 +97,11 @@ class Node:
             self.name_server = ";".join(config.name_servers)
             await self._start_registrar(undo)
         else:
-            self.name_server = _joined(host, name_server.port)
+            self.name_server = place.address(host.name, name_server.port)
             self._register(self.broker.topics.topics.values())
             self.broker.topics.on_change = self._register
             self.broker.every(REGISTER_MS, lambda: self._take_order_config(name_server))
             self._take_order_config(name_server)
-
-    async def _start_name_server(self, undo: AsyncExitStack) -> NameServer:
-        name_server = NameServer(
-            self._clock,
-            self.routes,
-            config=self._name_server_config(),
-            tls=self.config.tls,
-        )
-        await name_server.start(self.config.host, self.config.name_server_port)
-        undo.push_async_callback(name_server.close)
-        return name_server
-
-    def _name_server_config(self) -> NameServerConfig:
-        """What the name server begins with; with a store it keeps things there."""
-        config = self.config.name_server_config
-        given = {"connection_idle_ms": self.config.connection_idle_ms}
-        if self.config.store_directory is None:
-            return msgspec.structs.replace(config, **given)
-        directory = self.store_directory / "namesrv"
-        return msgspec.structs.replace(
-            config,
-            kv_config_path=config.kv_config_path or directory / "kvConfig.json",
-            config_store_path=config.config_store_path or directory / "namesrv.properties",
-            **given,
-        )
 
     async def _start_registrar(self, undo: AsyncExitStack) -> None:
         config = self.config
@@ -140,17 +112,13 @@ class Node:
             broker_id=MASTER_ID,
         )
         topics = self.broker.topics
-        registrar = Registrar(config.name_servers, identity, topics)
+        tls = config.name_server_tls
+        registrar = Registrar(
+            config.name_servers, identity, topics, tls=None if tls is None else tls.context()
+        )
         topics.on_change = registrar.topics_changed
         undo.push_async_callback(registrar.close)
         await registrar.start()
-
-    def _directory(self, undo: AsyncExitStack) -> Path:
-        if self.config.store_directory is not None:
-            return self.config.store_directory.absolute()
-        temporary = tempfile.mkdtemp(prefix="orbitmq-")
-        undo.callback(shutil.rmtree, temporary, ignore_errors=True)
-        return Path(temporary)
 
     def _take_order_config(self, name_server: NameServer) -> None:
         """Learn of ordered topics, as a broker elsewhere does when it registers."""
@@ -172,21 +140,3 @@ class Node:
             connection=None,
             now_ms=0,
         )
-
-
-def _reachable(host: str) -> str:
-    """The numeric address by which clients reach a broker that listens on ``host``."""
-    return local_ip() if host in _WILDCARDS else _numeric(host, "host")
-
-
-def _numeric(host: str, setting: str) -> str:
-    try:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-    except OSError as error:
-        raise ConfigError(
-            setting, host, f"an address or name of this machine ({error.strerror})"
-        ) from error
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -81,16 +81,18 @@ def _requests(settings: Mapping[str, str]) -> dict[str, str]:
 def _timers(broker: Broker) -> dict[str, str]:
     """How far timers are behind, in seconds and messages, and how many wait in the wheel."""
     behind_ms = backlog = waiting = 0
+    taken_in = delivered = 0.0
     if broker.timers is not None:
         behind_ms = broker.clock.now_ms() - (broker.timers.due_ms or broker.clock.now_ms())
         backlog = broker.timers.backlog
         waiting = broker.timers.metrics.total
+        taken_in, delivered = broker.timers.metrics.rates()
     return {
         "timerReadBehind": str(max(0, behind_ms) // 1000),
         "timerOffsetBehind": str(backlog),
         "timerCongestNum": str(waiting),
-        "timerEnqueueTps": "0.0",
-        "timerDequeueTps": "0.0",
+        "timerEnqueueTps": str(round(taken_in, 3)),
+        "timerDequeueTps": str(round(delivered, 3)),
     }
 
 

@@ -25,6 +25,7 @@ from orbitmq.broker.topics import (
     TopicTable,
     any_queue,
 )
+from orbitmq.broker.transaction_metrics import TransactionMetrics
 from orbitmq.broker.transactions import ROOM_FOR_CHECKS, make_half
 from orbitmq.errors import BrokerError, RecordError
 from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
@@ -94,7 +95,10 @@ class PlacedBatch(msgspec.Struct, gc=False):
 
 
 class Sending:
-    """Takes in messages. ``store_host`` is this broker's address as records hold it."""
+    """Takes in messages. ``store_host`` is this broker's address as records hold it.
+
+    ``half_messages`` counts those of transactions that are open.
+    """
 
     def __init__(
         self,
@@ -103,9 +107,11 @@ class Sending:
         topics: TopicTable,
         retrying: Retrying,
         deferring: Deferring,
+        half_messages: TransactionMetrics,
         store_host: bytes,
     ) -> None:
         self._store = store
+        self._half_messages = half_messages
         self._deferring = deferring
         self._topics = topics
         self._retrying = retrying
@@ -251,6 +257,8 @@ class Sending:
         if size > MAX_PROPERTIES_BYTES:
             raise _too_many_properties(size)
         placed = self._store.append(draft)
+        if draft.topic == HALF_TOPIC:
+            self._half_messages.add(request.topic, 1)
         return Placed(
             queue_id,
             placed.queue_offset,

@@ -1,4 +1,4 @@
-"""The broker on a port: requests to handlers, ticks to the store, time to the periodic jobs."""
+"""The broker on a port: requests to handlers, turns to the store, time to the periodic jobs."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
 from orbitmq.net.receiving import Receiving
 from orbitmq.net.server import Server
+from orbitmq.net.turn import Turn
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -39,14 +40,15 @@ _LONGEST_SLEEP_SECONDS: Final = 5.0
 class BrokerServer:
     """Serves ``broker`` to remoting clients; made and used on its loop.
 
-    A tick is what one read of one connection brings: its requests are carried out, what they
-    stored is written once, and their answers leave together.
+    A tick is what one read of one connection brings: its requests are carried out. What all ticks
+    of a turn of the loop stored is written once, and then their answers leave.
     """
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._loop = asyncio.get_running_loop()
-        self._answers = WriteAnswers(broker, self._loop)
+        self._turn = Turn(self._turn_ends)
+        self._answers = WriteAnswers(broker, self._loop, self._turn.end)
         self._clients = ClientHandlers(broker)
         self._sends = SendHandlers(broker, self._answers)
         self._pulls = PullHandlers(broker)
@@ -77,10 +79,11 @@ class BrokerServer:
         self._server, self._fast_server = (
             Server(
                 dispatch,
-                on_tick_end=self._tick_end,
+                on_tick_end=self._pulls.tick_end,
                 on_closed=self._closed,
                 tls=broker.config.tls,
                 idle_ms=broker.config.connection_idle_ms,
+                turn=self._turn,
             )
             for _ in range(2)
         )
@@ -111,15 +114,20 @@ class BrokerServer:
         self._settings.close()
 
     def run_due(self) -> None:
-        """Do what is due by the broker's clock, and set the timer for what comes next."""
+        """Do what is due by the broker's clock, and set the timer for what comes next.
+
+        It writes, too, which must not bring to the log what nobody has settled yet.
+        """
+        self._turn.end()
         self.broker.run_due()
         self._run_later()
 
-    def _tick_end(self) -> None:
+    def _turn_ends(self) -> None:
         broker = self.broker
         self._answers.settle()
         self._pulls.tick_end()
         broker.saved.save_changes()
+        broker.saved.save_small_tables()
         if broker.due_ms != self._timer_due_ms:
             self._run_later()
 

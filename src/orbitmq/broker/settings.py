@@ -200,7 +200,13 @@ OWN_KEYS: Final = {
 }
 """The keys that Apache's broker does not have; it takes no notice of them."""
 
-WITHOUT_KEY: Final = {"tls", "store_config", "settings_file", "name_server_config"}
+WITHOUT_KEY: Final = {
+    "tls",
+    "name_server_tls",
+    "store_config",
+    "settings_file",
+    "name_server_config",
+}
 """The fields of BrokerConfig that no key sets: they are no single value."""
 
 

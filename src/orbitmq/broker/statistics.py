@@ -50,6 +50,7 @@ class Statistics:
         self._pulls: dict[tuple[str, str, int], list[int]] = {}
         self._topic_puts = Items(_MOST_ITEMS)
         self._queue_puts = Items(_MOST_ITEMS)
+        self._put_latencies = Items(_MOST_ITEMS)
         self._group_gets = Items(_MOST_ITEMS)
         self._queue_gets = Items(_MOST_ITEMS)
         self._latencies = Items(_MOST_ITEMS)
@@ -61,11 +62,13 @@ class Statistics:
         self._user_puts = Items(1)
         self._user_gets = Items(1)
         self._is_full = False
+        self._write_ms = _MeanWrite()
         self._views: Final = {
             "TOPIC_PUT_NUMS": _View(self._topic_puts),
             "TOPIC_PUT_SIZE": _View(self._topic_puts, of_size=True),
             "QUEUE_PUT_NUMS": _View(self._queue_puts),
             "QUEUE_PUT_SIZE": _View(self._queue_puts, of_size=True),
+            "TOPIC_PUT_LATENCY": _View(self._put_latencies),
             "GROUP_GET_NUMS": _View(self._group_gets),
             "GROUP_GET_SIZE": _View(self._group_gets, of_size=True),
             "QUEUE_GET_NUMS": _View(self._queue_gets),
@@ -157,6 +160,7 @@ class Statistics:
 
     def collect(self, now_ms: int) -> bool:
         """Bring some of what was counted into the tables; whether some is left."""
+        self._write_ms.renew(self.store)
         for _ in range(min(_AT_ONCE, len(self._sizes))):
             queue, size = self._sizes.popitem()
             self._collect_put(queue, queue.max_offset - self._first.pop(queue), size, now_ms)
@@ -176,6 +180,8 @@ class Statistics:
         topic = queue.topic
         self._add(self._topic_puts, topic, counts, now_ms)
         self._add(self._queue_puts, f"{topic}@{queue.queue_id}", counts, now_ms)
+        latency = Counts(number, round(number * self._write_ms.mean), 0)
+        self._add(self._put_latencies, f"{queue.queue_id}@{topic}", latency, now_ms)
         self._add(self._broker_puts, self._cluster, counts, now_ms)
         self.store.put_size += size
         if not _is_system(topic):
@@ -206,6 +212,21 @@ class Statistics:
     def _forget(self, name: str) -> None:
         for view in self._views.values():
             view.items.forget(name)
+
+
+class _MeanWrite:
+    """How many ms a message's write took, in the ``mean`` of those since the last look."""
+
+    def __init__(self) -> None:
+        self.mean = 0.0
+        self._put = 0
+        self._seconds = 0.0
+
+    def renew(self, store: StoreStats) -> None:
+        put, seconds = store.put - self._put, store.write_seconds - self._seconds
+        if put > 0:
+            self.mean = seconds * 1000 / put
+            self._put, self._seconds = store.put, store.write_seconds
 
 
 def _is_system(topic: str) -> bool:

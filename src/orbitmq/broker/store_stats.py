@@ -32,13 +32,15 @@ class StoreStats:
 
     ``put`` messages of ``put_size`` bytes were written, of them ``put_by_users`` to topics that
     are not the system's; ``put_failed`` were not. Pulls ``found`` messages or ``missed`` them,
-    and ``transferred`` messages left, ``got_by_users`` from topics of users.
+    and ``transferred`` messages left, ``got_by_users`` from topics of users. ``write_seconds`` is
+    how long writes took, for each message of them.
     """
 
     def __init__(self, boot_ms: int, now_ms: int) -> None:
         self.boot_ms: Final = boot_ms
         self.put = self.put_size = self.put_failed = self.put_by_users = 0
         self.found = self.missed = self.transferred = self.got_by_users = 0
+        self.write_seconds = 0.0
         self.longest_write_ms = 0
         self.longest_read_ms = 0
         self._write_times = [0] * (len(_WRITE_TIMES) + 1)
@@ -48,6 +50,7 @@ class StoreStats:
 
     def wrote(self, messages: int, seconds: float) -> None:
         """A write of that many messages took that long."""
+        self.write_seconds += messages * seconds
         if seconds < 0.001:  # as nearly all do
             self._write_times[0] += messages
             return

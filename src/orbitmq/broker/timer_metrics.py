@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from orbitmq.broker.stats_items import Counts, Item
+from orbitmq.broker.topic_counts import Metric, TopicCounts
 from orbitmq.wire.bodies import Body, DataVersion
-
-
-class Metric(Body, frozen=True):
-    """The timers of one topic; ``time_stamp`` is when their number changed last, ms."""
-
-    count: int = 0
-    time_stamp: int = 0
 
 
 class TimerMetricsSerializeWrapper(Body, frozen=True):
@@ -21,40 +16,35 @@ class TimerMetricsSerializeWrapper(Body, frozen=True):
     data_version: DataVersion | None = None
 
 
-class TimerMetrics:
-    """The numbers, by topic. ``changed`` says that they differ from what was last saved."""
+class TimerMetrics(TopicCounts):
+    """The numbers, and how many a second are taken in and delivered, which is not saved."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self.changed = False
-        self._now_ms = now_ms
-        self._counts: dict[str, Metric] = {}
-        self._version = DataVersion(timestamp=now_ms())
+        super().__init__(now_ms)
+        self._taken_in = Item(now_ms())
+        self._delivered = Item(now_ms())
 
-    def add(self, topic: str, number: int) -> None:
-        """``number`` more wait for ``topic``, or fewer; "" is not counted. Never less than 0."""
-        if topic:
-            known = self._counts.get(topic)
-            count = (known.count if known is not None else 0) + number
-            self._counts[topic] = Metric(max(count, 0), self._now_ms())
-            self.changed = True
+    def took_in(self, number: int) -> None:
+        """So many were taken in, from the timer topic."""
+        self._taken_in.add(Counts(1, number, 0), self._now_ms())
 
-    def count(self, topic: str) -> int:
-        """How many wait for ``topic``."""
-        metric = self._counts.get(topic)
-        return metric.count if metric is not None else 0
+    def delivered(self, number: int) -> None:
+        """So many were delivered."""
+        self._delivered.add(Counts(1, number, 0), self._now_ms())
 
-    @property
-    def total(self) -> int:
-        """How many timers wait, of all topics."""
-        return sum(metric.count for metric in list(self._counts.values()))
+    def rates(self) -> tuple[float, float]:
+        """How many a second were taken in, and how many delivered, in the last minute."""
+        now_ms = self._now_ms()
+        taken_in, delivered = (
+            item.snapshots(now_ms, of_size=False)[0].tps
+            for item in (self._taken_in, self._delivered)
+        )
+        return taken_in, delivered
 
     def load(self, saved: TimerMetricsSerializeWrapper) -> None:
         """Take in what was saved."""
-        self._counts = dict(saved.timing_count)
-        self._version = saved.data_version or self._version
+        self._take(saved.timing_count, saved.data_version)
 
     def snapshot(self) -> TimerMetricsSerializeWrapper:
         """The numbers as they are now, without the topics for which none wait."""
-        self._counts = {topic: metric for topic, metric in self._counts.items() if metric.count}
-        self._version = self._version.next(self._now_ms())
-        return TimerMetricsSerializeWrapper(dict(self._counts), self._version)
+        return TimerMetricsSerializeWrapper(*self._now())

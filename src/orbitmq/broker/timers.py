@@ -164,6 +164,7 @@ class Timers:
                 for found in kept:
                     self.metrics.add(found.topic, 1)
             timers.queue_offset = messages[-1].unit.queue_offset + 1
+            self.metrics.took_in(len(messages))
             self._handled += len(messages)
         return bool(units) and self.backlog > 0
 
@@ -258,6 +259,7 @@ class Timers:
                 _leave_out(physical_offset, error)
         if self._store.staged:
             self._write()
+        self.metrics.delivered(len(topics))
         return topics
 
 

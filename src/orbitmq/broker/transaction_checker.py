@@ -27,6 +27,7 @@ from orbitmq.broker.transaction_check import (
     judge,
     next_check,
 )
+from orbitmq.broker.transaction_metrics import TransactionMetrics
 from orbitmq.broker.transactions import (
     HALF_QUEUE,
     OP_TAGS_CODE,
@@ -82,7 +83,8 @@ class StateCheck(msgspec.Struct, gc=False):
 class TransactionChecker:
     """Checks back on the half messages of ``store``.
 
-    ``write`` brings what was staged into the store, ``now_ms`` is the wall clock. ``ask`` is
+    ``write`` brings what was staged into the store, ``now_ms`` is the wall clock, ``metrics``
+    counts the open ones. ``ask`` is
     called with each question, once the half message is in its new place; ``busy`` says that a pass
     goes on, and :meth:`step` has something to do.
     """
@@ -95,6 +97,7 @@ class TransactionChecker:
         rules: Rules,
         write: Callable[[], None],
         now_ms: Callable[[], int],
+        metrics: TransactionMetrics,
     ) -> None:
         self.ask: Callable[[StateCheck], None] = _nobody
         self.busy = False
@@ -104,6 +107,7 @@ class TransactionChecker:
         self.rules = rules
         self._write = write
         self._now_ms = now_ms
+        self._metrics = metrics
         self._progress = Progress(-1, -1)
         self._half_end = 0
         self._op_end = 0
@@ -285,6 +289,7 @@ class TransactionChecker:
         draft.topic = TRANS_CHECK_MAX_TIME_TOPIC
         draft.queue_id = 0
         self._staged_bytes += self._store.append(draft).size
+        self._metrics.add(properties.get(REAL_TOPIC, ""), -1)
 
 
 def _read(store: MessageStore, topic: str, offset: int, count: int) -> list[QueueUnit]:

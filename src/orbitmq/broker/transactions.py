@@ -17,8 +17,9 @@ from typing import Final, Protocol
 from orbitmq import codes
 from orbitmq.broker.redraft import queue_offset, redraft
 from orbitmq.broker.transaction_check import immunity_ms
+from orbitmq.broker.transaction_metrics import TransactionMetrics
 from orbitmq.errors import BrokerError, RecordError
-from orbitmq.names import HALF_TOPIC, OP_HALF_TOPIC
+from orbitmq.names import HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.ids import tags_code
 from orbitmq.wire.properties import (
@@ -27,6 +28,7 @@ from orbitmq.wire.properties import (
     REAL_QID,
     REAL_TOPIC,
     TAGS,
+    TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
@@ -97,7 +99,7 @@ class Transactions:
     """Ends transactions. ``store_host`` is this broker's address as records hold it.
 
     ``timeout_ms`` is how long a transaction is left alone (``transactionTimeOut``), ``now_ms`` the
-    wall clock.
+    wall clock, ``metrics`` counts those that are open.
     """
 
     def __init__(
@@ -106,7 +108,9 @@ class Transactions:
         store_host: bytes,
         timeout_ms: int,
         now_ms: Callable[[], int],
+        metrics: TransactionMetrics,
     ) -> None:
+        self.metrics = metrics
         self._store = store
         self._store_host = store_host
         self.timeout_ms = timeout_ms
@@ -128,21 +132,42 @@ class Transactions:
                 f"commitOrRollback={how} is no end of a transaction: {TRANSACTION_COMMIT} commits, "
                 f"{TRANSACTION_ROLLBACK} rolls back, {_UNKNOWN} leaves it open",
             )
-        record = self._half_record(request)
+        record = self._half_record(request.commit_log_offset)
         draft = redraft(record)
         properties = decode_properties(draft.properties)
         self._check(request, draft, properties, queue_offset(record))
+        topic = properties.get(REAL_TOPIC, "")
         if how == TRANSACTION_COMMIT:
             self._commit(draft, properties, request.commit_log_offset)
         self._store.append(self._op(request.tran_state_table_offset))
+        self.metrics.add(topic, -1)
         return True
 
-    def _half_record(self, request: EndRequest) -> memoryview:
-        record = self._store.record_at(request.commit_log_offset)
+    def resume(self, commit_log_offset: int) -> None:
+        """Stage a half message anew whose checks begin again, such as one that was given up.
+
+        Raises BrokerError when none begins there (AdminBrokerProcessor.resumeCheckHalfMessage,
+        which takes any message).
+        """
+        draft = redraft(self._half_record(commit_log_offset))
+        properties = decode_properties(draft.properties)
+        if draft.topic not in (HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+            raise _not_in_transaction(draft, commit_log_offset)
+        was_given_up = draft.topic != HALF_TOPIC
+        properties[TRANSACTION_CHECK_TIMES] = "0"
+        draft.topic, draft.queue_id = HALF_TOPIC, HALF_QUEUE
+        draft.properties = encode_properties(properties)
+        self._store.append(draft)
+        if was_given_up:
+            self.metrics.add(properties.get(REAL_TOPIC, ""), 1)
+        log.info("an operator has the transaction of %s checked again", properties.get(UNIQ_KEY))
+
+    def _half_record(self, commit_log_offset: int) -> memoryview:
+        record = self._store.record_at(commit_log_offset)
         if record is None:
             raise _refused(
-                f"no half message begins at commit-log offset {request.commit_log_offset}: it was "
-                "deleted, or another broker has it"
+                f"no half message begins at commit-log offset {commit_log_offset}: it was deleted, "
+                "or another broker has it"
             )
         return record
 
@@ -151,10 +176,7 @@ class Transactions:
     ) -> None:
         """Raise BrokerError for the end of another's transaction (checkPrepareMessage)."""
         if draft.topic != HALF_TOPIC:
-            raise _refused(
-                f"the message at commit-log offset {request.commit_log_offset} is of topic "
-                f"{draft.topic} and in no transaction"
-            )
+            raise _not_in_transaction(draft, request.commit_log_offset)
         immunity = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
         if immunity is not None and not request.from_transaction_check:
             age_ms = self._now_ms() - draft.born_timestamp
@@ -202,6 +224,13 @@ class Transactions:
             born_host=self._store_host,
             store_host=self._store_host,
         )
+
+
+def _not_in_transaction(draft: Draft, commit_log_offset: int) -> BrokerError:
+    return _refused(
+        f"the message at commit-log offset {commit_log_offset} is of topic {draft.topic} and in no "
+        "transaction"
+    )
 
 
 def _refused(reason: str) -> BrokerError:

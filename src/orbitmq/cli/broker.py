@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import logging
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,6 +11,7 @@ from orbitmq.errors import ConfigError
 if TYPE_CHECKING:
     import msgspec
 
+    from orbitmq.broker.config import BrokerConfig
     from orbitmq.net.tls import ServerTls
 
 _SettingsT = TypeVar("_SettingsT", bound="msgspec.Struct")
@@ -29,6 +26,7 @@ def add_parser(commands: Any) -> None:
         help="run a broker and a name server",
         description="Run a broker and a name server until SIGINT or SIGTERM. When clients can "
         "connect, one line says where: ready name-server=HOST:PORT broker=HOST:PORT store=DIR. "
+        "With --workers N it is N brokers of one cluster, each a process. "
         "With --name-server it is a broker alone, one more of a cluster. Settings are read from a "
         "broker.conf with -c, by the keys of Apache's; options given here go before it.",
         allow_abbrev=False,
@@ -58,6 +56,13 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--fast-listen-port", type=int, help="the VIP channel: a port two below the broker's own"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="run N brokers (broker-a-0, broker-a-1 ...), each a process, with a directory of its "
+        "name in --store and ports 10 above those of the one before",
     )
     _add_tls(parser)
     parser.add_argument(
@@ -143,16 +148,19 @@ def _with(settings: _SettingsT, **given: Any) -> _SettingsT:
 
 def run(options: argparse.Namespace) -> None:
     """Run the broker. Raises OrbitMQError when it cannot be as asked."""
-    from orbitmq import descriptors
+    from orbitmq.broker import process
+
+    process.log_to_stderr(options.log_level)
+    process.run(_serve(_config(options), options))
+
+
+def _config(options: argparse.Namespace) -> BrokerConfig:
     from orbitmq.broker.config import BrokerConfig
     from orbitmq.store.config import FlushMode
 
-    logging.basicConfig(
-        level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
     file: Path | None = options.config_file
     base = BrokerConfig() if file is None else BrokerConfig.from_file(file)
-    config = _with(
+    return _with(
         base,
         host=options.host,
         advertised_host=options.advertised_host,
@@ -173,36 +181,27 @@ def run(options: argparse.Namespace) -> None:
         broker_name=options.broker_name,
         cluster_name=options.cluster,
     )
-    descriptors.raise_limit()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(config))
 
 
-async def _serve(config: Any) -> None:
+async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
     from orbitmq.broker.node import Node
+    from orbitmq.broker.process import told_to_stop
+    from orbitmq.broker.workers import Workers
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    node = Node(config)
-    await node.start()
+    stop = told_to_stop()
+    brokers: Node | Workers
+    if options.workers is None:
+        brokers = Node(config)
+    else:
+        brokers = Workers(config, options.workers, log_level=options.log_level)
+    await brokers.start()
     try:
+        addresses = [brokers.address] if isinstance(brokers, Node) else brokers.addresses
         print(
-            f"ready name-server={node.name_server} broker={node.address} "
-            f"store={node.store_directory}",
+            f"ready name-server={brokers.name_server} broker={';'.join(addresses)} "
+            f"store={brokers.store_directory}",
             flush=True,
         )
         await stop.wait()
     finally:
-        await node.close()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+        await brokers.close()

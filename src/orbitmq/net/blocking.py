@@ -219,12 +219,11 @@ class BlockingConnection:
         if not count:
             self.close()
             raise ConnectionLostError(f"{self.address} closed the connection", self.address)
-        try:
-            for command in self._decoder.received(count):
-                self._accept(command)
-        except WireError:
+        for command in self._decoder.received(count):
+            self._accept(command)
+        if self._decoder.error is not None:
             self.close()
-            raise
+            raise self._decoder.error
 
     def _accept(self, command: RemotingCommand) -> None:
         if command.is_response and command.opaque in self._awaited:

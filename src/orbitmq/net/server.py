@@ -16,6 +16,7 @@ from orbitmq.net.acceptor import Acceptor
 from orbitmq.net.connection import Connection, RequestHandler
 from orbitmq.net.receiving import Receiving
 from orbitmq.net.tls import ServerTls, TlsMode
+from orbitmq.net.turn import Turn
 from orbitmq.wire.frames import FRAME_LIMIT
 
 log = logging.getLogger("orbitmq.net")
@@ -29,9 +30,10 @@ _GRACE_SECONDS = 1.0
 class Server:
     """Accepts connections and gives their requests to ``on_request``.
 
-    ``on_tick_end`` runs after the commands of each read; ``on_connected`` and ``on_closed`` follow
-    each connection's life. ``connections`` holds the open ones. ``tls`` has it speak TLS too, or
-    only. :meth:`sweep`, called now and then, ends those that are idle for ``idle_ms``, which may be
+    ``on_tick_end`` runs after the commands of each read; what is sent leaves then, or at the end of
+    ``turn``, which servers may share. ``on_connected`` and ``on_closed`` follow the life of each
+    connection. ``connections`` holds the open ones. ``tls`` has it speak TLS too, or only.
+    :meth:`sweep`, called now and then, ends those that are idle for ``idle_ms``, which may be
     changed, as may ``max_connections``, 0 for as many as there can be, and ``receiving``, which
     bounds the memory of frames being received and may be shared by servers.
     """
@@ -46,12 +48,14 @@ class Server:
         frame_limit: int = FRAME_LIMIT,
         tls: ServerTls | None = None,
         idle_ms: int = IDLE_MS,
+        turn: Turn | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
         self.host = ""
         self.port = 0
         self._on_request = on_request
         self._on_tick_end = on_tick_end
+        self._turn = turn
         self._on_connected = on_connected
         self._on_closed = on_closed
         self._frame_limit = frame_limit
@@ -106,6 +110,8 @@ class Server:
         if self._acceptor is not None:
             await self._acceptor.close()
             self._acceptor = None
+        if self._turn is not None:
+            self._turn.end()
         for connection in list(self.connections):
             connection.close()
         try:
@@ -125,6 +131,7 @@ class Server:
             serving=True,
         )
         connection.receiving = self.receiving
+        connection.turn = self._turn
         return connection
 
     def _connected(self, connection: Connection) -> None:

@@ -1,7 +1,8 @@
 """Looking a store directory through: every record, queue entry, index slot and settings file.
 
 Nothing is changed. A directory of Apache RocketMQ's is looked through like one of ours. The log is
-read once, and what refers to it is held against it: check_queues.py, check_index.py.
+read once, and what refers to it is held against it: check_queues.py, check_index.py,
+check_timers.py.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from orbitmq.errors import BodyError
 from orbitmq.store.check_index import IndexCheck
 from orbitmq.store.check_queues import QueueCheck
+from orbitmq.store.check_timers import check_timers
 from orbitmq.store.checkpoint import CHECKPOINT_SIZE, Checkpoint
 from orbitmq.store.commit_log import END_BLANK, CommitLog
 from orbitmq.store.consume_queue import UNIT_SIZE
@@ -94,6 +96,7 @@ def check_store(root: Path, layout: Layout, on_progress: OnProgress | None = Non
         _check_log(log, queues, index, findings, progress)
         queues.finish(log.min_offset)
         index.finish()
+        check_timers(root, log, findings.end, findings, progress)
     finally:
         index.close()
         queues.close()

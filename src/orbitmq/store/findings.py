@@ -11,9 +11,10 @@ _MOST_KEPT: Final = 1_000
 class Problem(NamedTuple):
     """One thing that is not as it should be.
 
-    ``kind`` is what it is about: ``log``, ``tail``, ``queue``, ``index``, ``config`` or
-    ``checkpoint``. ``offset`` is physical for the log, else that of the entry; ``end`` is where a
-    damaged part ends, 0 where that means nothing. ``topic`` and ``queue_id`` name a queue.
+    ``kind`` is what it is about: ``log``, ``tail``, ``queue``, ``index``, ``timers``, ``config`` or
+    ``checkpoint``. ``offset`` is physical for the log, of a slot of timers its time, else that of
+    the entry; ``end`` is where a damaged part ends, 0 where that means nothing. ``topic`` and
+    ``queue_id`` name a queue.
     """
 
     kind: str

@@ -32,6 +32,7 @@ from orbitmq.store.flusher import Dispatched, QueueFlusher
 from orbitmq.store.log_flusher import FlushCallback, LogFlusher
 from orbitmq.store.opening import StoreParts, open_parts
 from orbitmq.store.pull import GetResult, get_messages
+from orbitmq.store.recovery import OnRecovery
 from orbitmq.store.times import offset_by_timestamp, stored_at
 from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, PAIR_SEPARATOR
 from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft, record_size
@@ -101,17 +102,19 @@ class MessageStore:
         config: StoreConfig | None = None,
         clock: Clock = SYSTEM_CLOCK,
         ops: FileOps = FILE_OPS,
+        on_recovery: OnRecovery | None = None,
     ) -> MessageStore:
         """Open a store directory, made if it is new, and recover what a crash left.
 
-        Raises StoreLockedError when another broker uses it, CorruptStoreError when its files
-        cannot be those of ``config`` or are damaged, else StoreError.
+        ``on_recovery`` is called now and then meanwhile. Raises StoreLockedError when another
+        broker uses it, CorruptStoreError when its files cannot be those of ``config`` or are
+        damaged, else StoreError.
         """
         place = StoreDirectory(directory)
         with ExitStack() as undo:
             undo.callback(place.release)
             try:
-                parts = open_parts(place, config or StoreConfig(), clock, ops, undo)
+                parts = open_parts(place, config or StoreConfig(), clock, ops, undo, on_recovery)
             except OSError as error:
                 raise store_error(error, directory, "open the store") from error
             undo.pop_all()

@@ -15,7 +15,7 @@ from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FileOps
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.queue_table import QueueTable
-from orbitmq.store.recovery import Recovered, recover
+from orbitmq.store.recovery import OnRecovery, Recovered, recover
 
 
 class StoreParts(NamedTuple):
@@ -30,11 +30,17 @@ class StoreParts(NamedTuple):
 
 
 def open_parts(
-    place: StoreDirectory, config: StoreConfig, clock: Clock, ops: FileOps, undo: ExitStack
+    place: StoreDirectory,
+    config: StoreConfig,
+    clock: Clock,
+    ops: FileOps,
+    undo: ExitStack,
+    on_recovery: OnRecovery | None = None,
 ) -> StoreParts:
     """The parts of the directory, recovered; what ``undo`` is given closes them again.
 
-    Raises CorruptStoreError, another StoreError or OSError.
+    ``on_recovery`` is called now and then meanwhile. Raises CorruptStoreError, another StoreError
+    or OSError.
     """
     checkpoint = Checkpoint(ops, place.checkpoint)
     log_size = config.mapped_file_size
@@ -57,6 +63,7 @@ def open_parts(
             clean=place.was_clean,
             own_from=place.own_from,
             mended=bool(broken),
+            on_progress=on_recovery,
         )
     except CorruptStoreError:
         if place.was_clean:  # it still is, and the next open must know

@@ -30,7 +30,8 @@ leaves, and the log ends there as in CommitLog.recoverAbnormally.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 from orbitmq.errors import CorruptStoreError, IllegalNameError
 from orbitmq.names import SCHEDULE_TOPIC
@@ -55,6 +56,9 @@ logger = logging.getLogger("orbitmq.store")
 
 _FLUSH_EVERY = 50_000
 _BEYOND_ALL = 2**63 - 1
+
+OnRecovery: TypeAlias = Callable[[int, int], object]
+"""Called with how many bytes of the log were read, and how many there are to read."""
 
 
 class Recovered(NamedTuple):
@@ -85,13 +89,14 @@ def recover(
     clean: bool,
     own_from: int | None,
     mended: bool = False,
+    on_progress: OnRecovery | None = None,
 ) -> Recovered:
     """Bring log and queues into agreement.
 
     ``clean`` says that whoever used the directory last closed it properly, ``own_from`` from where
     on the records are those of this store, whose process then ended; None: nowhere. ``mended``:
-    files of the log were not as they should be. Raises CorruptStoreError when the queue files are
-    of another setting, and OSError.
+    files of the log were not as they should be. ``on_progress`` is called now and then. Raises
+    CorruptStoreError when the queue files are of another setting, and OSError.
     """
     mark = checkpoint.mark
     sure = mark.position if mark is not None and _is_of_this_log(mark, log) else _BEYOND_ALL
@@ -112,6 +117,7 @@ def recover(
     scan = _Scan(log, table, DelayLevels(config.delay_levels), start)
     scan.own_from = _BEYOND_ALL if clean or own_from is None else own_from
     scan.sure = _BEYOND_ALL if clean else sure
+    scan.on_progress = on_progress
     end = scan.run(cut_damaged=config.cut_damaged_log)
     if log.cut(end):
         logger.warning("what followed the last whole message, at physical offset %d, is cut", end)
@@ -213,21 +219,22 @@ class _Scan:
         self.torn_end = 0
         self.sure = _BEYOND_ALL
         self.damages: list[Damage] = []
+        self.on_progress: OnRecovery | None = None
         self._log = log
         self._table = table
         self._levels = levels
-        self._position = start.position
+        self._first = self._position = start.position
         self._count = 0
         self._most_lost = 0
 
     def run(self, *, cut_damaged: bool) -> int:
         """Read to the end and return it; it is before a damage with ``cut_damaged``."""
-        first = self._position
         self._read_on()
         while self._position < self.sure and self._pass_over(cut_damaged=cut_damaged):
             self._read_on()
-        if self._position > first:
-            logger.info("recovery read %d bytes, %d messages", self._position - first, self._count)
+        read = self._position - self._first
+        if read:
+            logger.info("recovery read %d bytes, %d messages", read, self._count)
         return self._position
 
     def _read_on(self) -> None:
@@ -295,6 +302,8 @@ class _Scan:
         self._count += 1
         if self._count % _FLUSH_EVERY == 0:
             self._empty_tails()
+            if self.on_progress is not None:
+                self.on_progress(self._position - self._first, self._log.end - self._first)
         if info.sys_flag & TRANSACTION_PREPARED:
             return
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.names import TIMER_TOPIC
 from orbitmq.store.check import Layout, settings_damage
 from orbitmq.store.checkpoint import Checkpoint
 from orbitmq.store.config import StoreConfig
@@ -56,6 +57,12 @@ def plan_repair(root: Path, findings: Findings) -> list[Step]:
         path = root / "index"
         what = f"move {path} aside and make the key index anew from the commit log"
         steps.append(Step(what, _mover(path, root)))
+    if "timers" in findings.kinds:
+        what = (
+            f"move timerwheel and timerlog of {root} aside: a broker that starts takes the timers "
+            f"in again from topic {TIMER_TOPIC}, but for those that were delivered"
+        )
+        steps.append(Step(what, _mover(root / "timerwheel", root, root / "timerlog")))
     return steps
 
 
@@ -88,7 +95,10 @@ def carry_out(
         file_reserved_hours=_FOR_EVER_HOURS,
     )
     on_progress("consume queues", 0, 1)
-    store = MessageStore.open(root, config)
+    store = MessageStore.open(
+        root, config, on_recovery=lambda done, total: on_progress("consume queues", done, total)
+    )
+    on_progress("consume queues", 1, 1)
     try:
         index, end = store.key_index, store.max_physical_offset
         while index is not None and index.position < end:
@@ -103,12 +113,13 @@ def carry_out(
 _FOR_EVER_HOURS: Final = 1 << 30
 
 
-def _mover(path: Path, root: Path) -> Callable[[Path], object]:
+def _mover(path: Path, root: Path, *others: Path) -> Callable[[Path], object]:
     def move(backups: Path) -> None:
-        target = backups / path.relative_to(root)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            FILE_OPS.replace(path, target)
+        for moved in (path, *others):
+            target = backups / moved.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if moved.exists():
+                FILE_OPS.replace(moved, target)
 
     return move
 

@@ -2,10 +2,10 @@
 
 Contract: the receiver asks :meth:`FrameDecoder.get_buffer` where to put bytes, says with
 :meth:`FrameDecoder.received` how many came, and gets every command that is now complete, in order.
-A frame that fits the reused receive buffer is copied out of it once, as is a larger one piece by
-piece. Buffers grow with what has arrived, never with what a length announces, and no more than one
-frame of ``limit`` bytes is ever held. A FrameError is final: the stream has lost its frame
-boundaries and must be closed.
+A frame that fits the reused receive buffer is copied out of it once, or twice where it is short, a
+larger one piece by piece. Buffers grow with what has arrived, never with what a length announces,
+and no more than one frame of ``limit`` bytes is ever held. An error is final: the stream has lost
+its frame boundaries and must be closed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from orbitmq.errors import FrameError
+from orbitmq.errors import FrameError, WireError
 from orbitmq.wire.command import RemotingCommand, decode_command
 
 FRAME_LIMIT: Final = 16 * 1024 * 1024
@@ -25,6 +25,8 @@ FIRST_BUFFER: Final = 8 * 1024
 _GROWTH = 4
 """How many times larger a buffer gets that is full."""
 _SHORTEST = 8
+_COPIED = 64 * 1024
+"""Up to so many bytes are copied at once and cut then: bytes are cut faster than views of them."""
 _LENGTHS = struct.Struct(">II")
 """What a frame begins with: its length, then serialize type << 24 + header length."""
 
@@ -35,11 +37,15 @@ class FrameDecoder:
     ``limit`` is the largest frame in bytes, its four length bytes included. The reused receive
     buffer has ``first_size`` bytes, grows up to ``buffer_size`` when it is filled, and shrinks
     when told that the connection is at rest: most of many connections are idle.
+
+    ``error`` is what ended the stream: a FrameError for an impossible length, a HeaderError for a
+    header that cannot be read; None so far. ``unfinished`` are the bytes held of a frame that is
+    larger than the receive buffer.
     """
 
     __slots__ = (
-        "_buffer", "_end", "_first", "_frame", "_largest", "_length", "_limit", "_size", "_start",
-        "_view",
+        "_end", "_first", "_frame", "_largest", "_length", "_limit", "_needed", "_size", "_view",
+        "error", "unfinished",
     )  # fmt: skip
 
     def __init__(
@@ -48,106 +54,128 @@ class FrameDecoder:
         buffer_size: int = RECEIVE_BUFFER,
         first_size: int = FIRST_BUFFER,
     ) -> None:
+        self.error: WireError | None = None
+        self.unfinished = 0
         self._limit = limit
         self._largest = buffer_size
         self._first = self._size = min(first_size, buffer_size)
-        self._buffer = bytearray(self._size)
-        self._view = memoryview(self._buffer)
-        self._start = 0
-        self._end = 0
+        self._view = memoryview(bytearray(self._size))
+        self._end = 0  # of what the buffer holds of the next frame
+        self._needed = _SHORTEST  # while it holds less, there is nothing to do
         self._frame: bytearray | None = None  # what has come of a frame larger than the buffer
         self._length = 0  # of that frame
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        return self._view[self._end :]
+        return self._view[self._end :] if self._end else self._view
 
-    def received(self, count: int) -> Iterator[RemotingCommand]:
-        """The commands completed by ``count`` more bytes. Exhaust it before receiving more.
+    def received(self, count: int) -> list[RemotingCommand]:
+        """The commands completed by ``count`` more bytes: the last ones, if ``error`` is set now.
 
-        Raises FrameError for an impossible length, HeaderError for a header that cannot be read.
+        Never raises, so that what came before an error is not lost.
         """
-        self._end += count
-        view, limit = self._view, self._limit
-        start, end = self._start, self._end
-        try:
-            frame = self._frame
-            if frame is not None:
-                start += min(self._length - len(frame), end)
-                frame += view[:start]
-                if len(frame) == self._length:
-                    self._frame = None
-                    yield _decode_whole(memoryview(frame).toreadonly())
-            while end - start >= _SHORTEST:
-                size, mark = _LENGTHS.unpack_from(view, start)
-                if not _SHORTEST <= size + 4 <= limit:
-                    raise _impossible_length(size + 4, limit)
-                frame_end = start + 4 + size
-                if frame_end > end:
-                    break
-                body_start = start + 8 + (mark & 0xFFFFFF)
-                if body_start > frame_end:
-                    raise _header_too_long(4 + size, mark)
-                header, body = view[start + 8 : body_start], view[body_start:frame_end]
-                start = frame_end
-                yield decode_command(mark >> 24, bytes(header), bytes(body))
-        finally:
-            self._start = start
-        self._make_room()
+        commands: list[RemotingCommand] = []
+        begin, end = 0, self._end + count
+        if end >= self._needed:
+            try:
+                if self._frame is not None:
+                    begin = self._continue(self._frame, end, commands)
+                begin = self._cut(begin, end, commands)
+            except WireError as error:
+                self._stop(error)
+                return commands
+        if begin == end < self._size and self._frame is None:
+            self._end, self._needed = 0, _SHORTEST
+        else:
+            self._keep(begin, end)
+        return commands
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[RemotingCommand]:
-        """As :meth:`received`, for bytes that came some other way."""
+        """As :meth:`received`, for bytes that came some other way; raises the error."""
         rest = memoryview(data)
         while rest:
             buffer = self.get_buffer()
             count = min(len(buffer), len(rest))
             buffer[:count] = rest[:count]
             yield from self.received(count)
+            if self.error is not None:
+                raise self.error
             rest = rest[count:]
 
     @property
     def pending(self) -> int:
         """Bytes held of a frame that is not complete yet."""
-        return self._end - self._start + len(self._frame or b"")
-
-    @property
-    def unfinished(self) -> int:
-        """Bytes held of a frame that is larger than the receive buffer."""
-        return 0 if self._frame is None else len(self._frame)
+        return self._end + self.unfinished
 
     def shrink(self) -> None:
         """Give back what the buffer has grown to, unless it holds part of a frame."""
         if self._size > self._first and not self.pending:
             self._set_buffer(self._first)
 
-    def _make_room(self) -> None:
-        start, end = self._start, self._end
-        if start == end:
-            if end == self._size < self._largest:
-                self._grow()
-            self._start = self._end = 0
-            return
-        pending = end - start
-        length = 4 + _LENGTHS.unpack_from(self._view, start)[0] if pending >= _SHORTEST else 0
-        if length > self._largest:
-            self._frame, self._length = bytearray(self._view[start:end]), length
-            self._start = self._end = 0
-        elif end == self._size < self._largest:
-            self._grow()
-        elif start and (length > self._size or end > self._size // 2):
-            self._buffer[:pending] = self._buffer[start:end]
-            self._start, self._end = 0, pending
+    def _cut(self, begin: int, end: int, commands: list[RemotingCommand]) -> int:
+        """Decode the whole frames in this part of the buffer; where the next one begins."""
+        if self.error is not None:
+            raise self.error
+        size, limit = end - begin, self._limit
+        view = self._view[begin:end]
+        data = bytes(view) if size <= _COPIED else view
+        at = 0
+        while size - at >= _SHORTEST:
+            length, mark = _LENGTHS.unpack_from(data, at)
+            if not _SHORTEST <= length + 4 <= limit:
+                raise _impossible_length(length + 4, limit)
+            frame_end = at + 4 + length
+            if frame_end > size:
+                break
+            body_start = at + 8 + (mark & 0xFFFFFF)
+            if body_start > frame_end:
+                raise _header_too_long(4 + length, mark)
+            header, body = data[at + 8 : body_start], data[body_start:frame_end]
+            if not isinstance(header, bytes):
+                header, body = bytes(header), bytes(body)
+            commands.append(decode_command(mark >> 24, header, body))
+            at = frame_end
+        return begin + at
 
-    def _grow(self) -> None:
-        """A larger buffer with what is pending in front."""
-        self._set_buffer(min(_GROWTH * self._size, self._largest))
+    def _continue(self, frame: bytearray, end: int, commands: list[RemotingCommand]) -> int:
+        """Add what came to a large frame, and decode it when it is whole; where the next begins."""
+        taken = min(self._length - len(frame), end)
+        frame += self._view[:taken]
+        self.unfinished = len(frame)
+        if self.unfinished == self._length:
+            self._frame, self.unfinished = None, 0
+            commands.append(_decode_whole(memoryview(frame).toreadonly()))
+        return taken
 
-    def _set_buffer(self, size: int) -> None:
-        pending = self._end - self._start
-        buffer = bytearray(size)
-        buffer[:pending] = self._view[self._start : self._end]
-        self._buffer, self._view, self._size = buffer, memoryview(buffer), size
-        self._start, self._end = 0, pending
+    def _keep(self, begin: int, end: int) -> None:
+        """Put what there is of the next frame in front, with room behind it."""
+        pending = end - begin
+        self._needed = _SHORTEST if self._frame is None else 1
+        if pending >= _SHORTEST:
+            length = 4 + _LENGTHS.unpack_from(self._view, begin)[0]
+            if length > self._largest:
+                self._frame, self._length = bytearray(self._view[begin:end]), length
+                self.unfinished = pending
+                self._end, self._needed = 0, 1
+                return
+            self._needed = length
+        if end == self._size < self._largest:
+            self._set_buffer(min(_GROWTH * self._size, self._largest), begin, end)
+        elif begin:
+            self._view[:pending] = self._view[begin:end]
+        self._end = pending
+
+    def _set_buffer(self, size: int, begin: int = 0, end: int = 0) -> None:
+        """Another buffer, with that part of this one in front."""
+        view = memoryview(bytearray(size))
+        view[: end - begin] = self._view[begin:end]
+        self._view, self._size = view, size
+
+    def _stop(self, error: WireError) -> None:
+        """Hold nothing more, whatever comes."""
+        self.error = error
+        self._frame, self.unfinished = None, 0
+        self._end = self._needed = 0
 
 
 def _decode_whole(frame: memoryview) -> RemotingCommand:

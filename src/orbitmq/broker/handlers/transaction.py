@@ -1,4 +1,4 @@
-"""Transactions: 37 of producers, and 39, which asks them."""
+"""Transactions: 37 of producers, 39, which asks them, and 323 of operators."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from orbitmq.broker.answers import WriteAnswers
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.transaction_checker import StateCheck
 from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError, WireError
 from orbitmq.names import HALF_TOPIC
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Handler
 from orbitmq.wire.command import RemotingCommand, encode_response
 from orbitmq.wire.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from orbitmq.wire.ids import offset_message_id
+from orbitmq.wire.ids import decode_offset_message_id, offset_message_id
+from orbitmq.wire.operator_headers import ResumeCheckHalfMessageRequestHeader
 from orbitmq.wire.properties import UNIQ_KEY
 
 log = logging.getLogger("orbitmq.broker.transactions")
@@ -41,12 +43,24 @@ class TransactionHandlers:
 
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
-        return {RequestCode.END_TRANSACTION: self._end}
+        return {
+            RequestCode.END_TRANSACTION: self._end,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self._resume,
+        }
 
     def _end(self, command: RemotingCommand, connection: Connection) -> None:
         ended = self._transactions.end(command.header(EndTransactionRequestHeader))
         if ended and not command.is_oneway:
             self._answers.add(connection, command, encode_response(command, codes.SUCCESS))
+
+    def _resume(self, command: RemotingCommand, connection: Connection) -> None:
+        message_id = command.header(ResumeCheckHalfMessageRequestHeader).msg_id or ""
+        try:
+            _, _, offset = decode_offset_message_id(message_id)
+        except WireError as error:
+            raise BrokerError(codes.SYSTEM_ERROR, str(error)) from error
+        self._transactions.resume(offset)
+        self._answers.add(connection, command, encode_response(command, codes.SUCCESS))
 
     def _ask(self, question: StateCheck) -> None:
         """Ask a producer of the group; the answer is an END_TRANSACTION of its own accord."""

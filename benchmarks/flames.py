@@ -1,0 +1,108 @@
+"""Where a broker's time goes: a flame graph of sends, batches and pulls, and a table by module.
+
+Our broker runs with a sampler in it (:mod:`benchmarks.sampled_broker`), under the load of a
+generator. The pictures are SVG, the figures microseconds of processor time a message.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.brokers import RunningBroker, fill, generate, orbitmq_broker
+from benchmarks.flame_svg import Stack, flame_graph
+from benchmarks.plan import Outcome, Plan
+from benchmarks.plots import write
+from benchmarks.results import Result
+
+LOADS: Mapping[str, tuple[str, str, int, int]] = {
+    "sends": ("send, 64 in flight", "send", 0, 64),
+    "batches": ("send, batches of 32, 16 in flight", "send", 32, 16),
+    "pulls": ("pull 32, 8 in flight", "pull", 32, 8),
+}
+"""The name of the picture: what is done, a Plan's mode, size and window."""
+FILLED = 400_000
+LONGER = 10
+"""A sampler sees little in a second."""
+_LEAST_SHARE = 0.01
+_PATIENCE_SECONDS = 300.0
+
+
+def flame_figures(
+    seconds: float,
+    pictures: Path,
+    filled: int = FILLED,
+    loads: Mapping[str, tuple[str, str, int, int]] = LOADS,
+) -> Iterator[Result]:
+    """A picture of each load, and what each module's own code takes of a message's time."""
+    with sampled_broker() as (broker, take_stacks):
+        for name, (title, mode, size, window) in loads.items():
+            topic = f"bench-{name}"
+            fill(broker, topic, filled if mode == "pull" else 0)
+            plan = Plan(mode, broker.address, topic, size, window=window, filled=filled)
+            plan.pids = broker.pids
+            plan.seconds = seconds
+            generate(plan)  # warms up
+            plan.seconds = seconds * LONGER
+            take_stacks()
+            outcome = generate(plan)
+            stacks = take_stacks()
+            picture = flame_graph(f"{title}: the broker's thread", stacks)
+            write(pictures / f"flame-{name}.svg", picture)
+            yield from _by_module(title, stacks, outcome)
+
+
+def _by_module(title: str, stacks: Mapping[Stack, float], outcome: Outcome) -> Iterator[Result]:
+    """The modules that take most, in microseconds a message; all threads together at the end."""
+    own: Counter[str] = Counter()
+    for stack, nanoseconds in stacks.items():
+        own[stack[-1].partition(":")[0]] += int(nanoseconds)
+    messages = max(1.0, outcome.messages + outcome.figures[0])
+    whole = own.total()
+    for module, nanoseconds in own.most_common():
+        if nanoseconds > whole * _LEAST_SHARE:
+            yield Result(f"{title}: {module}", "us CPU", nanoseconds / 1000 / messages)
+    yield Result(f"{title}: the broker's thread", "us CPU", whole / 1000 / messages)
+    yield Result(f"{title}: all threads", "us CPU", outcome.cpu)
+
+
+class _Stacks:
+    """What the sampler in a broker has seen since it was last asked."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.pid = 0
+
+    def __call__(self) -> dict[Stack, float]:
+        """Take them; the sampler begins anew."""
+        os.kill(self.pid, signal.SIGUSR2)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self.file.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the sampler in process {self.pid} does not answer")
+            time.sleep(0.01)
+        text = self.file.read_text()
+        self.file.unlink()
+        return dict(map(_stack, text.splitlines()))
+
+
+def _stack(line: str) -> tuple[Stack, float]:
+    names, _, weight = line.rpartition(" ")
+    return tuple(names.split(";")), float(weight)
+
+
+@contextmanager
+def sampled_broker() -> Iterator[tuple[RunningBroker, _Stacks]]:
+    """A broker with a sampler in it, and what takes the stacks it has seen."""
+    with tempfile.TemporaryDirectory(prefix="orbitmq-flames-") as directory:
+        stacks = _Stacks(Path(directory, "stacks"))
+        program = ("benchmarks.sampled_broker", str(stacks.file))
+        with orbitmq_broker("async", program=program) as broker:
+            (stacks.pid,) = broker.pids
+            yield broker, stacks
