@@ -32,3 +32,10 @@ def test_filling_in_gives_what_encoding_gives(
     }
     expected = encode_response(RemotingCommand(opaque=opaque), SUCCESS, fields)
     assert TEMPLATE.fill((number, queue_id, key.encode(), opaque)) == expected
+
+
+def test_the_length_counts_the_body_to_come_and_a_remark_is_kept() -> None:
+    template = ResponseTemplate({"offset": "%d"}, "FOUND")
+    request = RemotingCommand(opaque=7)
+    expected = encode_response(request, SUCCESS, {"offset": "5"}, remark="FOUND", body_length=300)
+    assert template.fill((5, 7), 300) == expected

@@ -11,7 +11,7 @@ subscriptions, and may find them older (FILTER_DATA_NOT_LATEST), here they canno
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,7 @@ from orbitmq.wire.record import locate_record
 
 _FEW_TESTS: Final = 4
 """Up to how many tests it takes less time to look for properties than to decode all of them."""
+_SHORT_LENGTH: Final = 256
 _TAG_TYPES: Final = (TAG, None, "")
 
 
@@ -83,13 +84,10 @@ class Subscriptions:
         if kind not in _TAG_TYPES:
             self._check_supported(kind)
             return self._by_sql(topic, _compile(kind, expression))
-        if expression == SUB_ALL:
-            return EVERYTHING
         try:
-            subscription = build_subscription(topic, expression)
+            return _tag_filter(expression)
         except ConfigError as error:
             raise BrokerError(codes.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-        return MessageFilter(wanted_codes(subscription))
 
     def of_group(
         self, settings: SubscriptionGroupConfig, topic: str, sub_version: int
@@ -173,6 +171,20 @@ class Subscriptions:
             return _matches(_compile(wanted.expression_type, wanted.sub_string), properties)
         except BrokerError:
             return True  # as Java: nothing was compiled, so nothing is filtered out
+
+
+def _tag_filter(expression: str) -> MessageFilter:
+    """The filter by a pull's own tags; those of short expressions are remembered."""
+    if expression == SUB_ALL:
+        return EVERYTHING
+    return _short(expression) if len(expression) <= _SHORT_LENGTH else _build(expression)
+
+
+def _build(expression: str) -> MessageFilter:
+    return MessageFilter(wanted_codes(build_subscription("", expression)))
+
+
+_short: Final = lru_cache(maxsize=1024)(_build)
 
 
 def _compile(kind: str | None, expression: str) -> SqlExpression:

@@ -38,7 +38,6 @@ _RequestT = TypeVar("_RequestT")
 _OwnerT = TypeVar("_OwnerT", bound=Hashable)
 
 _STATUSES: Final = {
-    GetStatus.FOUND: PullStatus.FOUND,
     GetStatus.MESSAGE_WAS_REMOVING: PullStatus.NO_MATCHED_MESSAGE,
     GetStatus.NO_MATCHED_MESSAGE: PullStatus.NO_MATCHED_MESSAGE,
     GetStatus.OFFSET_FOUND_NULL: PullStatus.NO_NEW_MESSAGE,
@@ -187,39 +186,33 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         group: SubscriptionGroupConfig,
         match: MessageFilter,
     ) -> Pulled:
-        name, queue_id = pull.topic, pull.queue_id
-        reset = self._offsets.take_reset(pull.group, name, queue_id, pull.offset)
-        if reset is not None:
-            found = self._sent_to(reset, pull)
-        else:
-            by_record = match.by_record
-            started = perf_counter()
-            found = self._store.get_messages(
-                name,
-                queue_id,
-                pull.offset,
-                min(pull.max_count, self._max_count),
-                min(pull.max_bytes, self._max_bytes),
-                match.by_tags_code,
-                by_record and self._budget.for_scan(by_record),
-            )
-            if found.count:
-                self._statistics.pulled(
-                    pull.group, name, queue_id, found.count, found.size, perf_counter() - started
-                )
-            else:
-                self._statistics.missed()
-        self._offsets.pulled(pull.group, name, queue_id, found.next_begin_offset)
-        status = _STATUSES.get(found.status)
-        if status is None:  # an empty queue, where only offset 0 makes sense
-            status = PullStatus.OFFSET_ILLEGAL if pull.offset else PullStatus.NO_NEW_MESSAGE
-        if status is PullStatus.OFFSET_ILLEGAL and found.status is not GetStatus.OFFSET_RESET:
-            log.warning(
-                "group %s pulled at offset %d of %s queue %d, which has %d to %d: sent to %d",
-                pull.group, pull.offset, pull.topic, pull.queue_id,
-                found.min_offset, found.max_offset, found.next_begin_offset,
-            )  # fmt: skip
+        reset = self._offsets.take_reset(pull.group, pull.topic, pull.queue_id, pull.offset)
+        found = self._look(pull, match) if reset is None else self._sent_to(reset, pull)
+        self._offsets.pulled(pull.group, pull.topic, pull.queue_id, found.next_begin_offset)
+        status = PullStatus.FOUND if found.count else _why_nothing(found, pull)
         return Pulled(status, found, topic, group)
+
+    def _look(self, pull: Pull, match: MessageFilter) -> GetResult:
+        """What the store has for a pull."""
+        by_record = match.by_record
+        started = perf_counter()
+        found = self._store.get_messages(
+            pull.topic,
+            pull.queue_id,
+            pull.offset,
+            min(pull.max_count, self._max_count),
+            min(pull.max_bytes, self._max_bytes),
+            match.by_tags_code,
+            by_record and self._budget.for_scan(by_record),
+        )
+        if found.count:
+            seconds = perf_counter() - started
+            self._statistics.pulled(
+                pull.group, pull.topic, pull.queue_id, found.count, found.size, seconds
+            )
+        else:
+            self._statistics.missed()
+        return found
 
     def _sent_to(self, offset: int, pull: Pull) -> GetResult:
         """The answer to a pull of a queue in which an operator has sent the group elsewhere."""
@@ -274,3 +267,17 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         else:
             match = self.subscriptions.of_pull(pull.topic, pull.expression, pull.expression_type)
         return group, topic, match
+
+
+def _why_nothing(found: GetResult, pull: Pull) -> PullStatus:
+    """How a pull ends that got no message."""
+    status = _STATUSES.get(found.status)
+    if status is None:  # an empty queue, where only offset 0 makes sense
+        status = PullStatus.OFFSET_ILLEGAL if pull.offset else PullStatus.NO_NEW_MESSAGE
+    if status is PullStatus.OFFSET_ILLEGAL and found.status is not GetStatus.OFFSET_RESET:
+        log.warning(
+            "group %s pulled at offset %d of %s queue %d, which has %d to %d: sent to %d",
+            pull.group, pull.offset, pull.topic, pull.queue_id,
+            found.min_offset, found.max_offset, found.next_begin_offset,
+        )  # fmt: skip
+    return status

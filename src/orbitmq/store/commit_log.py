@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from orbitmq.errors import InvalidMessageError
 from orbitmq.store.file_ops import FileOps, store_error
@@ -43,6 +43,14 @@ END_BLANK: Final = 8
 _HEAD: Final = struct.Struct(">iI20xq")  # size, magic, physical offset
 _SYS_FLAG: Final = struct.Struct(">i")
 _TIMESTAMP: Final = struct.Struct(">q")
+
+
+class LogPart(NamedTuple):
+    """What is written of one file, up to ``end``; ``view`` is all of the file, from ``base`` on."""
+
+    view: memoryview
+    base: int
+    end: int
 
 
 class CommitLog:
@@ -236,18 +244,23 @@ class CommitLog:
         """Where the file after the one that holds ``offset`` begins (CommitLog.rollNextFile)."""
         return offset + self._size - offset % self._size
 
-    def slice(self, offset: int, size: int) -> memoryview | None:
-        """``size`` written bytes at ``offset``; None unless all are in one file of the log."""
-        if offset < 0 or size < 0 or offset + size > self.end:
-            return None
+    def part(self, offset: int) -> LogPart | None:
+        """What is written of the file that holds ``offset``; None when the log has no such file."""
         segment = self.find(offset)
-        if segment is None or offset + size > segment.end:
+        if segment is None:
             return None
-        start = offset - segment.base
         try:
-            return segment.view[start : start + size]
+            return LogPart(segment.view, segment.base, min(segment.end, self.end))
         except FileNotFoundError:  # deleted since it was found
             return None
+
+    def slice(self, offset: int, size: int) -> memoryview | None:
+        """``size`` written bytes at ``offset``; None unless all are in one file of the log."""
+        part = self.part(offset)
+        if part is None or not 0 <= size <= part.end - offset:
+            return None
+        start = offset - part.base
+        return part.view[start : start + size]
 
     def record_at(self, offset: int) -> memoryview | None:
         """The record that begins at ``offset``; None when none does, or it is not written yet."""

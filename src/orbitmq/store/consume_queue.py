@@ -112,15 +112,24 @@ class ConsumeQueue:
         b"" when there are none, or the file is gone. The limit of one file is that of
         ConsumeQueue.getIndexBuffer.
         """
-        stop = min(offset + max_count, self.next_file(offset), self.max_offset)
+        place = offset % self._file_units
+        base = offset - place
+        stop = min(offset + max_count, base + self._file_units, self.max_offset)
         if offset < 0 or offset >= stop:
             return b""
         tail = self._tail
         if offset >= tail.start:
             return _units(tail, offset, stop)
+        path = self._files.get(base)
+        if path is None:
+            return b""
         from_file = min(stop, tail.start)
-        data = self._read_file(offset, from_file - offset)
-        if len(data) == (from_file - offset) * UNIT_SIZE and stop > from_file:
+        length = (from_file - offset) * UNIT_SIZE
+        try:
+            data = self._open_files.read(path, length, place * UNIT_SIZE)
+        except FileNotFoundError:  # deleted since
+            return b""
+        if stop > from_file and len(data) == length:
             data += _units(tail, from_file, stop)
         return data
 
@@ -132,16 +141,6 @@ class ConsumeQueue:
         """The entry of queue offset ``offset``; None when there is none."""
         data = self.read(offset, 1)
         return QueueUnit(offset, *UNIT.unpack(data)) if data else None
-
-    def _read_file(self, offset: int, count: int) -> bytes:
-        place = offset % self._file_units
-        path = self._files.get(offset - place)
-        if path is None:
-            return b""
-        try:
-            return self._open_files.read(path, count * UNIT_SIZE, place * UNIT_SIZE)
-        except FileNotFoundError:  # deleted since
-            return b""
 
     def close_files(self) -> None:
         """Read no more from the files there are: they are about to go."""

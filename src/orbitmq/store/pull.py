@@ -12,13 +12,14 @@ from typing import Final
 
 import msgspec
 
-from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.commit_log import CommitLog, LogPart
 from orbitmq.store.consume_queue import FILLER_SIZE, UNIT, UNIT_SIZE, ConsumeQueue
-from orbitmq.store.segment import Segment
 
 _MIN_SCANNED_UNITS: Final = 16_000 // UNIT_SIZE  # MessageStoreConfig.maxFilterMessageSize
 _MIN_PULL_BYTES: Final = 100
 _MAX_PULL_BYTES: Final = 128 << 20
+_ANYWHERE: Final = -(1 << 63)
+_NO_PART: Final = LogPart(memoryview(b""), -1, -1)
 
 
 class GetStatus(Enum):
@@ -77,96 +78,113 @@ def get_messages(
         return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    units = queue.read(offset, max(_MIN_SCANNED_UNITS, max_count))
+    max_bytes = min(max(max_bytes, _MIN_PULL_BYTES), _MAX_PULL_BYTES)
+    most = max(_MIN_SCANNED_UNITS, max_count)
+    few = max(1, max_count) if match is None and match_record is None else most
+    units = queue.read(offset, few)
     if not units:
         return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), low, high)
-    result = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, low, high)
-    limit = min(max(max_bytes, _MIN_PULL_BYTES), _MAX_PULL_BYTES)
-    _collect(log, units, result, (max_count, limit), match, match_record)
-    return result
+    records = _Records(log, match, match_record)
+    records.take(units, max_count, max_bytes)
+    if records.missed and few < most:  # seldom: there may be more to take behind these
+        records = _Records(log, None, None)
+        records.take(queue.read(offset, most), max_count, max_bytes)
+    return GetResult(
+        records.status,
+        offset + records.count + records.missed,
+        low,
+        high,
+        records.slices,
+        records.count,
+        records.size,
+    )
 
 
-def _collect(
-    log: CommitLog,
-    units: bytes,
-    result: GetResult,
-    limits: tuple[int, int],
-    match: Callable[[int], bool] | None,
-    match_record: Callable[[memoryview], bool] | None,
-) -> None:
-    max_count, max_bytes = limits
-    runs = _Runs(log)
-    offset = result.next_begin_offset
-    status = result.status
-    takes_all = match is None and match_record is None
-    count = total = skip_to = 0
-    for position, size, tags_code in UNIT.iter_unpack(units):
-        if count and (count >= max_count or total + size > max_bytes):
-            break
-        offset += 1
-        if takes_all and position == runs.end and position + size <= runs.limit:
-            runs.end += size
-            count += 1
-            total += size
-            continue
-        if position < skip_to:
-            continue
-        if match is not None and not match(tags_code):
-            outcome = GetStatus.NO_MATCHED_MESSAGE
-        else:
-            try:
-                outcome = runs.take(position, size, match_record)
-            except ScanStopped:
-                offset -= 1
-                break
-        if outcome is GetStatus.FOUND:
-            count += 1
-            total += size
-        elif outcome is GetStatus.MESSAGE_WAS_REMOVING and size != FILLER_SIZE:
-            skip_to = log.next_file(position)
-        if not count or outcome is GetStatus.FOUND:
-            status = outcome
-    result.status, result.next_begin_offset = status, offset
-    result.slices, result.count, result.size = runs.finish(), count, total
+class _Records:
+    """The records that a pull takes, and how many units without such a one it ``missed``.
 
-
-class _Runs:
-    """Records taken from the log; those that lie behind each other become one slice.
-
-    ``end`` is where the last one ends, ``limit`` up to where it could go on in the same slice.
+    ``status`` is FOUND, or why the last unit was missed; the rest is that of a GetResult.
     """
 
-    def __init__(self, log: CommitLog) -> None:
-        self.end = self.limit = 0
-        self._start = 0
+    __slots__ = (
+        "_log", "_match", "_match_record", "_skip_to", "count", "missed", "size", "slices",
+        "status",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        log: CommitLog,
+        match: Callable[[int], bool] | None,
+        match_record: Callable[[memoryview], bool] | None,
+    ) -> None:
+        self.status = GetStatus.NO_MATCHED_MESSAGE
+        self.slices: list[memoryview] = []
+        self.count = self.size = self.missed = 0
         self._log = log
-        self._slices: list[memoryview] = []
-        self._segment: Segment | None = None
+        self._match = match
+        self._match_record = match_record
+        self._skip_to = _ANYWHERE
 
-    def take(
-        self, position: int, size: int, match_record: Callable[[memoryview], bool] | None
-    ) -> GetStatus:
-        """Add the record at ``position``, if the log still has it and it matches."""
-        record = self._log.slice(position, size)
-        if not record:
-            return GetStatus.MESSAGE_WAS_REMOVING
-        if match_record is not None and not match_record(record):
-            return GetStatus.NO_MATCHED_MESSAGE
-        end = position + size
-        if position != self.end or end > self.limit:
-            self._begin(position)
-        self.end = end
-        return GetStatus.FOUND
+    def take(self, units: bytes, max_count: int, max_bytes: int) -> None:
+        """Take records of ``units`` up to the limits; the first whatever its size.
 
-    def _begin(self, start: int) -> None:
-        self.finish()
-        self._segment = segment = self._log.find(start)
-        self._start = start
-        self.limit = min(segment.end, self._log.end) if segment is not None else 0
+        Those that lie behind each other in the log become one slice. Most records are in the part
+        of the log that the one before was in; the others, and all where there are filters, are
+        looked for one by one.
+        """
+        filtered = self._match is not None or self._match_record is not None
+        view, base, limit = _NO_PART
+        start = end = count = missed = 0  # start and end of the slice to come
+        room = max_bytes
+        append = self.slices.append
+        try:
+            for position, size, tags_code in UNIT.iter_unpack(units):
+                if size > room and count:
+                    break
+                stop = position + size
+                if filtered or not base <= position < stop <= limit:
+                    part = self._find(position, size, tags_code)
+                    if part is None:
+                        missed += 1
+                        limit = -1  # the next one is looked for, too
+                        continue
+                    if part.base != base:
+                        if start < end:
+                            append(view[start - base : end - base])
+                        start = end = position
+                    view, base, limit = part
+                if position != end:
+                    append(view[start - base : end - base])
+                    start = position
+                end = stop
+                room -= size
+                count += 1
+                if count >= max_count:
+                    break
+        except ScanStopped:
+            pass
+        if count:
+            append(view[start - base : end - base])
+            self.status = GetStatus.FOUND
+        self.count, self.size, self.missed = count, max_bytes - room, missed
 
-    def finish(self) -> list[memoryview]:
-        """All slices, the last one included."""
-        if self._segment is not None:
-            base = self._segment.base
-            self._slices.append(self._segment.view[self._start - base : self.end - base])
-        return self._slices
+    def _find(self, position: int, size: int, tags_code: int) -> LogPart | None:
+        """The part of the log where a unit's record is; None if it is not there, or not wanted."""
+        if position < self._skip_to:
+            return None
+        if self._match is not None and not self._match(tags_code):
+            self.status = GetStatus.NO_MATCHED_MESSAGE
+            return None
+        part = self._log.part(position)
+        if part is None or not 0 < size <= part.end - position:
+            self.status = GetStatus.MESSAGE_WAS_REMOVING
+            if size != FILLER_SIZE:
+                self._skip_to = self._log.next_file(position)
+            return None
+        if self._match_record is not None:
+            place = position - part.base
+            if not self._match_record(part.view[place : place + size]):
+                self.status = GetStatus.NO_MATCHED_MESSAGE
+                return None
+        self._skip_to = _ANYWHERE
+        return part

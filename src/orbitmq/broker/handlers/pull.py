@@ -16,9 +16,11 @@ from orbitmq.errors import BrokerError
 from orbitmq.message import PullStatus
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Answer, Handler, refusal
+from orbitmq.store.pull import GetStatus
 from orbitmq.wire.bodies import MASTER_ID
-from orbitmq.wire.command import RemotingCommand, encode_response
+from orbitmq.wire.command import JSON, RemotingCommand, encode_response
 from orbitmq.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from orbitmq.wire.response_template import ResponseTemplate
 
 # Bits of a pull's sysFlag (Java's PullSysFlag).
 _COMMIT: Final = 1
@@ -35,6 +37,18 @@ _PULLS_A_TICK: Final = 16
 """How many answers of the greatest size the pulls of one tick may bring, to bound the memory that
 a client takes which asks much and reads little."""
 _ANY_SIZE: Final = (1 << 31) - 1
+_FOUND: Final = ResponseTemplate(
+    {
+        "suggestWhichBrokerId": str(MASTER_ID),
+        "nextBeginOffset": "%d",
+        "minOffset": "%d",
+        "maxOffset": "%d",
+        "topicSysFlag": "%d",
+        "groupSysFlag": "%d",
+    },
+    GetStatus.FOUND.value,
+)
+"""As PullMessageResponseHeader says; nearly all answers to pulls are such ones."""
 
 
 class PullHandlers:
@@ -104,14 +118,14 @@ class PullHandlers:
         if pulled is None:
             return None
         self._tick_bytes += pulled.found.size
-        return _encode(command, pulled)
+        return encode_answer(command, pulled)
 
     def _answer(self, held: HeldPull[tuple[RemotingCommand, Pull]]) -> None:
         connection = held.owner
         command, pull = held.request
         assert isinstance(connection, Connection)  # noqa: S101 - only connections own them here
         try:
-            answer = _encode(command, self._pulling.pull(pull))
+            answer = encode_answer(command, self._pulling.pull(pull))
         except Exception as error:  # noqa: BLE001 - it is answered; the topic may be gone by now
             answer = [refusal(command, connection, error)]
         connection.send(*answer)
@@ -134,21 +148,35 @@ def _read(header: PullMessageRequestHeader) -> Pull:
     )
 
 
-def _encode(command: RemotingCommand, pulled: Pulled) -> list[bytes | memoryview]:
-    found = pulled.found
-    header = PullMessageResponseHeader(
-        suggest_which_broker_id=MASTER_ID,
-        next_begin_offset=found.next_begin_offset,
-        min_offset=found.min_offset,
-        max_offset=found.max_offset,
-        topic_sys_flag=pulled.topic.topic_sys_flag,
-        group_sys_flag=pulled.group.group_sys_flag,
-    )
-    head = encode_response(
-        command,
-        _CODES[pulled.status],
-        header,
-        remark=found.status.value,
-        body_length=found.size,
-    )
+def encode_answer(command: RemotingCommand, pulled: Pulled) -> list[bytes | memoryview]:
+    """The answer to a pull: its head, and behind that the messages as they lie in the log."""
+    status, found, topic, group = pulled
+    if status is PullStatus.FOUND and command.serialize_type == JSON:
+        head = _FOUND.fill(
+            (
+                found.next_begin_offset,
+                found.min_offset,
+                found.max_offset,
+                topic.topic_sys_flag,
+                group.group_sys_flag,
+                command.opaque,
+            ),
+            found.size,
+        )
+    else:
+        header = PullMessageResponseHeader(
+            suggest_which_broker_id=MASTER_ID,
+            next_begin_offset=found.next_begin_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+            topic_sys_flag=topic.topic_sys_flag,
+            group_sys_flag=group.group_sys_flag,
+        )
+        head = encode_response(
+            command,
+            _CODES[status],
+            header,
+            remark=found.status.value,
+            body_length=found.size,
+        )
     return [head, *found.slices]
