@@ -1,4 +1,4 @@
-"""Where a broker's time goes: a flame graph of sends, batches and pulls, and a table by module.
+"""Where a broker's time goes: a flame graph of each load, and a table by module.
 
 Our broker runs with a sampler in it (:mod:`benchmarks.sampled_broker`), under the load of a
 generator. The pictures are SVG, the figures microseconds of processor time a message.
@@ -22,12 +22,14 @@ from benchmarks.plots import write
 from benchmarks.results import Result
 from benchmarks.sampled_broker import OUTSIDE
 
-LOADS: Mapping[str, tuple[str, str, int, int]] = {
-    "sends": ("send, 64 in flight", "send", 0, 64),
-    "batches": ("send, batches of 32, 16 in flight", "send", 32, 16),
-    "pulls": ("pull 32, 8 in flight", "pull", 32, 8),
+LOADS: Mapping[str, tuple[str, str, int, int, int]] = {
+    "sends": ("send, 64 in flight", "send", 0, 1, 64),
+    "batches": ("send, batches of 32, 16 in flight", "send", 32, 1, 16),
+    "connections": ("send, 8 connections x 8", "send", 0, 8, 8),
+    "pulls": ("pull 32, 8 in flight", "pull", 32, 1, 8),
+    "mixed": ("send 64 in flight, 100 consumers that wait", "mixed", 0, 100, 64),
 }
-"""The name of the picture: what is done, a Plan's mode, size and window."""
+"""The name of the picture: what is done, a Plan's mode, size, connections and window."""
 FILLED = 400_000
 LONGER = 10
 """A sampler sees little in a second."""
@@ -40,7 +42,7 @@ def flame_figures(
     seconds: float,
     pictures: Path,
     filled: int = FILLED,
-    loads: Mapping[str, tuple[str, str, int, int]] = LOADS,
+    loads: Mapping[str, tuple[str, str, int, int, int]] = LOADS,
     written: Path = Path("build/flames.md"),
 ) -> Iterator[Result]:
     """A picture of each load, and what each module's own code takes of a message's time.
@@ -49,10 +51,10 @@ def flame_figures(
     """
     costs: dict[str, dict[str, float]] = {}
     with sampled_broker() as (broker, take_stacks):
-        for name, (title, mode, size, window) in loads.items():
+        for name, (title, mode, size, connections, window) in loads.items():
             topic = f"bench-{name}"
             fill(broker, topic, filled if mode == "pull" else 0)
-            plan = Plan(mode, broker.address, topic, size, window=window, filled=filled)
+            plan = Plan(mode, broker.address, topic, size, connections, window, filled=filled)
             plan.pids = broker.pids
             plan.seconds = seconds
             generate(plan)  # warms up

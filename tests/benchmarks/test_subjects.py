@@ -56,7 +56,7 @@ def test_the_ratio_is_the_median_of_pairs() -> None:
 
 def test_processor_time_stands_beside_rates() -> None:
     result = compare_outcomes("sends", [[Outcome(100, 1.0, 0.001), Outcome(50, 1.0, 0.002)]], None)
-    assert (result.cpu, result.apache_cpu) == (10.0, 40.0)
+    assert (result.cpu, result.apache_cpu, result.cpu_ratio) == (10.0, 40.0, 4.0)
     alone = compare_outcomes("sends", [[Outcome(100, 1.0, 0.001)]], None)
     assert (alone.cpu, alone.apache_cpu, alone.ratio) == (10.0, None, None)
     assert line(cells(alone)).split()[-1] == "10.00"
