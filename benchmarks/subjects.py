@@ -13,6 +13,8 @@ from benchmarks.consumer_figures import consumer_figures
 from benchmarks.flames import flame_figures
 from benchmarks.growth import growth_figures
 from benchmarks.holding_figures import holding_figures
+from benchmarks.periodic_figures import periodic_figures
+from benchmarks.producer_figures import producer_figures
 from benchmarks.queries import query_figures
 from benchmarks.results import Result
 from benchmarks.scaling import scaling_figures
@@ -25,6 +27,8 @@ from tests.apache.jars import ApacheRelease
 SPARK_ROWS = 1_000_000
 _LONGER = 3
 """Percentiles take more seconds than rates."""
+_PERIOD = 30
+"""Clients do everything within so many seconds."""
 
 
 @dataclass
@@ -65,6 +69,12 @@ def _connections(options: Options) -> Iterator[Result]:
 def _consumers(options: Options) -> Iterator[Result]:
     with orbitmq_broker("async") as broker:
         yield from consumer_figures(options.apache, broker, options.rounds)
+
+
+def _producers(options: Options) -> Iterator[Result]:
+    with orbitmq_broker("async") as broker:
+        seconds = _LONGER * options.seconds
+        yield from producer_figures(options.apache, broker, seconds, options.rounds)
 
 
 def _holding(options: Options) -> Iterator[Result]:
@@ -110,6 +120,10 @@ def _topics(options: Options) -> Iterator[Result]:
     return topic_figures(options.apache, options.rounds)
 
 
+def _periodic(options: Options) -> Iterator[Result]:
+    return periodic_figures(_PERIOD * options.seconds)
+
+
 def _workers(options: Options) -> Iterator[Result]:
     return worker_figures(options.seconds, options.rounds)
 
@@ -121,6 +135,7 @@ SUBJECTS: Mapping[str, Callable[[Options], Iterator[Result]]] = {
     "mixed": _mixed,
     "latency": _latency,
     "connections": _connections,
+    "producers": _producers,
     "consumers": _consumers,
     "holding": _holding,
     "scaling": _scaling,
@@ -131,10 +146,11 @@ SUBJECTS: Mapping[str, Callable[[Options], Iterator[Result]]] = {
     "queries": _queries,
     "spark": _spark,
     "topics": _topics,
+    "periodic": _periodic,
     "workers": _workers,
 }
 """All of them, in the order of a run without a choice."""
 BROKERS = ("sends", "sync", "pulls", "mixed")
 """What is measured of the brokers alone."""
-ALONE = frozenset({"scaling", "flames", "growth", "spark", "workers"})
+ALONE = frozenset({"scaling", "flames", "growth", "spark", "periodic", "workers"})
 """What is measured of ours only."""

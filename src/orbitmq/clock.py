@@ -23,11 +23,10 @@ class _SystemClock:
 
     __slots__ = ()
 
+    monotonic = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 def elapsed_ms(clock: Clock) -> int:

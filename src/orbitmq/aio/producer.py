@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypeVar, Unpack
+from functools import partial
+from typing import Any, Unpack
 
 from orbitmq.aio.face import AsyncFace
 from orbitmq.client.loop import Answer
@@ -16,8 +17,6 @@ from orbitmq.producer.hooks import CheckForbiddenHook, EndTransactionHook, SendM
 from orbitmq.producer.selectors import QueueSelector
 from orbitmq.producer.sender import Deadline, ForgetfulSink, Posted
 from orbitmq.wire.message_view import MessageView
-
-_T = TypeVar("_T")
 
 
 class AsyncProducer(AsyncFace[ProducerCore]):
@@ -61,7 +60,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         sending = core.sending(outgoing, answer, queue, deadline, retries=retries)
         if not core.post_if_room(sending):
             self._line_up(sending, answer, own_timeout=timeout is not None)
-        return await self._outcome(sending, answer)
+        return await answer.future
 
     async def send_batch(
         self,
@@ -97,7 +96,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
             self._line_up(sending, answer, ends_with_turn=not first)
         elif not first:
             return
-        await self._outcome(sending, answer)
+        await answer.future
 
     async def request(
         self,
@@ -123,7 +122,7 @@ class AsyncProducer(AsyncFace[ProducerCore]):
         request = core.requesting(outgoing, answer, queue, deadline)
         if not core.post_if_room(request):
             self._line_up(request, answer, own_timeout=timeout is not None)
-        return await self._outcome(request, answer)
+        return await answer.future
 
     async def publish_queues(
         self,
@@ -196,15 +195,14 @@ class AsyncProducer(AsyncFace[ProducerCore]):
                 on_turn(False)
 
         core.line_up(sending, on_turn, own_timeout=own_timeout)
+        answer.future.add_done_callback(partial(self._leave_line, sending))
         if own_timeout:
             timer = asyncio.get_running_loop().call_later(
                 core.time_left(sending.deadline), too_late
             )
             answer.future.add_done_callback(lambda _: timer.cancel())
 
-    async def _outcome(self, sending: Posted, answer: Answer[_T]) -> _T:
-        try:
-            return await answer.future
-        except asyncio.CancelledError:
+    def _leave_line(self, sending: Posted, future: asyncio.Future[Any]) -> None:
+        """Who was cancelled waits for room no more."""
+        if future.cancelled():
             self._core.leave_line(sending)
-            raise

@@ -113,7 +113,7 @@ class AsyncTransactionProducer(AsyncProducer):
         try:
             if not core.post_if_room(sending):
                 self._line_up(sending, answer, own_timeout=timeout is not None)
-            sent = await self._outcome(sending, answer)
+            sent = await answer.future
         except OrbitMQError:
             raise
         except BaseException:

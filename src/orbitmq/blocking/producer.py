@@ -7,7 +7,6 @@ from typing import Unpack, overload
 
 from orbitmq.blocking.face import Face
 from orbitmq.client.loop import loop_thread
-from orbitmq.client.outcomes import CallbackSink
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.producer.config import ProducerSettings
 from orbitmq.producer.core import Messages, ProducerCore, RequestCallback, SendCallback
@@ -133,13 +132,7 @@ class Producer(Face[ProducerCore]):
         acknowledged for ``send_timeout_ms``, and the message's own time begins after the wait.
         What is on its way when the process ends has ``send_timeout_ms`` to arrive.
         """
-        if callback is not None:
-            sink = CallbackSink(callback, self._core)
-            self._sends.send_async(message, sink, selector, arg, queue, timeout)
-            return None
-        future = SendFuture(self._core)
-        self._sends.send_async(message, future, selector, arg, queue, timeout)
-        return future
+        return self._sends.send_async(message, callback, selector, arg, queue, timeout)
 
     def send_oneway(
         self,
@@ -213,13 +206,7 @@ class Producer(Face[ProducerCore]):
 
         As :meth:`send_async`: a request is on its way until it has its reply, or its time is up.
         """
-        if callback is not None:
-            sink = CallbackSink(callback, self._core)
-            self._sends.request_async(message, sink, selector, arg, queue, timeout)
-            return None
-        future = RequestFuture(self._core)
-        self._sends.request_async(message, future, selector, arg, queue, timeout)
-        return future
+        return self._sends.request_async(message, callback, selector, arg, queue, timeout)
 
     def publish_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
         """The writable queues of ``topic``, in the order selectors see them.

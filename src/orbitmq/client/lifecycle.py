@@ -62,12 +62,14 @@ class Lifecycle:
 
     def check_running(self) -> None:
         """Raise ClientStateError unless it is running."""
+        thread = self.thread
+        if self.state is ServiceState.RUNNING and thread is not None and thread.gone is None:
+            return
         self.check_here()
-        if self.state is not ServiceState.RUNNING:
-            raise ClientStateError(
-                f"{self.name} cannot be used: its state is {self.state.name} "
-                f"({self.state.value}); call start(), or use it in a with statement"
-            )
+        raise ClientStateError(
+            f"{self.name} cannot be used: its state is {self.state.name} "
+            f"({self.state.value}); call start(), or use it in a with statement"
+        )
 
     def check_here(self) -> None:
         """Raise ClientStateError where the loop it was started on is of no use."""

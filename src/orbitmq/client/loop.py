@@ -178,7 +178,8 @@ class LoopThread:
         ``then`` is called afterwards in any case. Callbacks run one after the other, in the order
         asked for.
         """
-        self.expect_callbacks()
+        if self._callback_thread is None:
+            self.expect_callbacks()
         self._callbacks.put((function, args, then))
 
     def expect_callbacks(self) -> None:

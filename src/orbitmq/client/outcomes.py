@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 from _thread import RLock
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from concurrent.futures._base import PENDING
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -37,6 +37,8 @@ class _Guard(RLock):  # type: ignore[misc]  # it may be subclassed, by name it i
     lock held for ever and the private loop waiting for it. None waits by this one.
     """
 
+    __slots__ = ()
+
     def notify_all(self) -> None:
         """Tell nobody."""
 
@@ -53,9 +55,14 @@ class OutcomeFuture(Future[T]):
     """
 
     def __init__(self, caller: CallsBack) -> None:
-        super().__init__()
+        # As Future.__init__, which would make a Condition first.
         self._condition = _Guard()  # type: ignore[assignment]
-        self._parked: deque[Callable[[], None]] = deque()
+        self._state = PENDING
+        self._result = None
+        self._exception = None
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Any] = []
+        self._parked: list[Callable[[], None]] = []
         self._caller = caller
 
     def result(self, timeout: float | None = None) -> T:
@@ -70,13 +77,15 @@ class OutcomeFuture(Future[T]):
 
     def set_result(self, result: T) -> None:
         """It is this."""
-        super().set_result(result)
-        self._wake()
+        Future.set_result(self, result)
+        if self._parked:
+            self._wake()
 
     def set_exception(self, exception: BaseException | None) -> None:
         """There is none."""
-        super().set_exception(exception)
-        self._wake()
+        Future.set_exception(self, exception)
+        if self._parked:
+            self._wake()
 
     def _wait(self, timeout: float | None) -> None:
         if self.done():
@@ -89,7 +98,7 @@ class OutcomeFuture(Future[T]):
 
     def _wake(self) -> None:
         while self._parked:
-            self._parked.popleft()()
+            self._parked.pop()()
 
     def cancel(self) -> bool:
         """Do nothing, and say so."""

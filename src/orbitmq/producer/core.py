@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec.structs import replace
+
 from orbitmq.client.background import Background
 from orbitmq.client.config import make_config
 from orbitmq.client.core import ClientCore
@@ -249,7 +251,7 @@ class ProducerCore(ClientCore):
         if queue is not None:
             self._check_placed(outgoing, queue)
         if self.hooks.around_sends:
-            outgoing = outgoing._replace(given=message)
+            outgoing = replace(outgoing, given=message)
         return outgoing
 
     def prepare_request(
@@ -265,7 +267,7 @@ class ProducerCore(ClientCore):
         if queue is not None:
             self._check_placed(outgoing, queue)
         shown = message if self.hooks.around_sends else None
-        return outgoing._replace(given=shown, correlation_id=own[CORRELATION_ID])
+        return replace(outgoing, given=shown, correlation_id=own[CORRELATION_ID])
 
     def _check_placed(self, outgoing: Outgoing, queue: MessageQueue) -> None:
         check_queue(queue)
@@ -419,7 +421,8 @@ class ProducerCore(ClientCore):
         now = self.instance.clock.monotonic()
         urgent = self.thread.on_callback_thread
         self.in_flight.enter(sending, sending.size, turn, now, urgent=urgent)
-        self.thread.post(self._watch_line)
+        if self._line_watch is None:  # else a look at the line is still to come
+            self.thread.post(self._watch_line)
 
     def too_many(self, timeout_ms: int) -> RequestTimeoutError:
         """The error of a send that found no room in time."""

@@ -12,13 +12,16 @@ of a lost message is a function of C's, which none interrupts.
 from __future__ import annotations
 
 import threading
-import weakref
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeAlias
+from weakref import ref
 
 TurnHandler: TypeAlias = Callable[[bool], object]
 """Told True once there is room, which is taken then, and False when the wait was in vain."""
+
+_Held: TypeAlias = tuple[ref[Hashable], int]
+"""A message that has room, and its bytes."""
 
 
 class _Place(NamedTuple):
@@ -26,15 +29,6 @@ class _Place(NamedTuple):
     since: float
     urgent: bool
     on_turn: TurnHandler
-
-
-class _Held(weakref.ref[Hashable]):
-    """A message that has room."""
-
-    __slots__ = ("key", "size")
-
-    key: int
-    size: int
 
 
 class InFlight:
@@ -57,6 +51,7 @@ class InFlight:
         "_lost",
         "_moved",
         "_moved_at",
+        "_on_lost",
         "on_idle",
     )
 
@@ -67,7 +62,8 @@ class InFlight:
         self._byte_limit = byte_limit
         self._lock = threading.Lock()
         self._held: dict[int, _Held] = {}
-        self._lost: deque[_Held] = deque()
+        self._lost: list[ref[Hashable]] = []
+        self._on_lost = self._lost.append
         self._bytes = 0
         self._asked = 0
         self._called = 0
@@ -95,7 +91,7 @@ class InFlight:
     def holders(self) -> list[Hashable]:
         """What stands for the messages on their way."""
         with self._lock:
-            messages = [held() for held in self._held.values()]
+            messages = [held() for held, _ in self._held.values()]
         return [message for message in messages if message is not None]
 
     # Messages
@@ -147,7 +143,6 @@ class InFlight:
         Not for a thread that a signal interrupts: others must be told of their turn.
         """
         with self._lock:
-            self._find_lost()
             turns = self._admit()
         _tell(turns)
         self._tell_idle()
@@ -214,6 +209,7 @@ class InFlight:
 
     def _admit(self, moved: bool = False) -> list[TurnHandler]:
         """Give room to the first of the line while there is some; who must be told of it."""
+        self._find_lost()
         turns = []
         while self._line:
             message, place = self._first()
@@ -232,28 +228,29 @@ class InFlight:
             on_idle()
 
     def _hold(self, message: Hashable, size: int) -> None:
-        held = _Held(message, self._lost.append)
+        entry = ref(message, self._on_lost), size
         key = id(message)
-        held.key = key
-        held.size = size
-        self._held[key] = held
+        self._held[key] = entry
         self._bytes += size
 
     def _drop(self, message: Hashable) -> bool:
-        held = self._held.get(id(message))
+        key = id(message)
+        held = self._held.get(key)
         if held is None:
             return False
-        self._bytes -= held.size
-        del self._held[held.key]
+        self._bytes -= held[1]
+        del self._held[key]
         return True
 
     def _find_lost(self) -> None:
         """Before its key is another's."""
         while self._lost:
-            held = self._lost.popleft()
-            if self._held.get(held.key) is held:
-                self._bytes -= held.size
-                del self._held[held.key]
+            found = len(self._lost)
+            for key, (held, size) in list(self._held.items()):
+                if held() is None:
+                    self._bytes -= size
+                    del self._held[key]
+            del self._lost[:found]
 
     def _first(self) -> tuple[Hashable, _Place]:
         return next(iter(self._line.items()))

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from orbitmq import names
 from orbitmq.client.namespace import Namespace
 from orbitmq.codes import RequestCode
@@ -24,7 +27,17 @@ from orbitmq.producer.timers import has_timer, timer_property
 from orbitmq.wire import properties as property_names
 from orbitmq.wire.compress import compress
 from orbitmq.wire.ids import create_unique_id
-from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, REPLY, find_property, join_properties
+from orbitmq.wire.properties import (
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    NAME_SEPARATOR,
+    PAIR_SEPARATOR,
+    REPLY,
+    TAGS,
+    as_bytes,
+    find_property,
+    join_properties,
+)
 from orbitmq.wire.record import encode_batch
 from orbitmq.wire.send_request import json_text
 
@@ -44,7 +57,7 @@ class Member(NamedTuple):
     """Its property WAIT, which a batch has one of."""
 
 
-class Outgoing(NamedTuple):
+class Outgoing(Struct, frozen=True, gc=False):
     """A message, or a batch, ready to be sent."""
 
     topic: str
@@ -84,13 +97,14 @@ def prepare_message(
     topic = namespace.wrap(message.topic)
     _check_sendable(topic)
     body = _checked_body(message, config.max_message_size)
-    properties, message_id = _properties_of(message)
+    further = _further_properties(message)
     if own is not None:
-        properties.update(own)
+        further.update(own)
     if namespace.name is not None:
-        properties[property_names.INSTANCE_ID] = namespace.name
-    stored = _stored(properties, topic)
-    member = _member(message, body, properties, stored) if hold else None
+        further[property_names.INSTANCE_ID] = namespace.name
+    message_id = create_unique_id()
+    stored = _stored(message, message_id, further)
+    member = _member(message, body, further, stored) if hold else None
     sys_flag = 0
     if len(body) >= config.compress_over_bytes and member is None:
         compression = config.compression
@@ -107,7 +121,7 @@ def prepare_message(
         message.flag,
         message_id,
         message.sharding_key or None,
-        _REPLY if properties.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
+        _REPLY if further.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
         None,
         None,
         member,
@@ -143,8 +157,9 @@ def prepare_batch(
                 "give its queue"
             )
         body = _checked_body(message, config.max_message_size)
-        properties, message_id = _properties_of(message)
-        items.append((message.flag, body, _stored(properties, topic).encode()))
+        message_id = create_unique_id()
+        stored = _stored(message, message_id, _further_properties(message))
+        items.append((message.flag, body, stored.encode()))
         ids.append(message_id)
     body = encode_batch(items)
     if len(body) > config.max_message_size:
@@ -177,7 +192,7 @@ def join_batch(members: Sequence[tuple[Outgoing, Member]]) -> Outgoing:
         [each.message_id for each, _ in members],
         outgoing.sharding_key,
     )
-    return batch._replace(given=given) if len(given) == len(members) else batch
+    return replace(batch, given=given) if len(given) == len(members) else batch
 
 
 def split_batch(
@@ -193,8 +208,8 @@ def split_batch(
     size = 0
     for message in messages:
         check_message(message)
-        properties, _ = _properties_of(message)
-        length = _BATCH_HEAD + len(message.body) + len(_stored(properties, message.topic).encode())
+        stored = _stored(message, create_unique_id(), _further_properties(message))
+        length = _BATCH_HEAD + len(message.body) + len(stored.encode())
         if length > max_bytes:
             raise InvalidMessageError(
                 f"a message to {message.topic!r} takes {length} bytes in a batch, over "
@@ -216,7 +231,7 @@ def _batch(
     return Outgoing(
         topic,
         body,
-        json_text(_stored(own, topic)),
+        json_text(join_properties(own)),
         0,
         0,
         ",".join(ids),
@@ -239,27 +254,25 @@ _SENT_ALONE: Final = {
 """Properties of messages that do not wait for others (DefaultMQProducer.canBatch)."""
 
 
-def _member(
-    message: Message, body: bytes, properties: dict[str, str], stored: str
-) -> Member | None:
+def _member(message: Message, body: bytes, further: dict[str, str], stored: str) -> Member | None:
     """What the message is in a batch; None for one that goes by itself."""
-    if not _SENT_ALONE.isdisjoint(properties) or message.topic.startswith(names.RETRY_PREFIX):
+    if not _SENT_ALONE.isdisjoint(further) or message.topic.startswith(names.RETRY_PREFIX):
         return None
     text = stored.encode()
     size = _BATCH_HEAD + len(body) + len(text)
-    return Member(text, size, message.tags or None, properties[_WAIT])
+    return Member(text, size, message.tags or None, further.get(_WAIT, "true"))
 
 
-_WAIT = property_names.WAIT
+_WAIT: Final = property_names.WAIT
+_WAITS: Final = f"{_WAIT}{NAME_SEPARATOR}true{PAIR_SEPARATOR}"
+_ID: Final = property_names.UNIQ_KEY + NAME_SEPARATOR
+_KEYS: Final = KEYS + NAME_SEPARATOR
+_TAGS: Final = TAGS + NAME_SEPARATOR
 
 
-def _properties_of(message: Message) -> tuple[dict[str, str], str]:
-    """The properties ``message`` is sent with, and its unique id."""
+def _further_properties(message: Message) -> dict[str, str]:
+    """The properties of ``message`` but for its tags, keys and unique id: most have none."""
     properties = dict(message.properties) if message.properties else {}
-    if message.tags:
-        properties[property_names.TAGS] = message.tags
-    if message.keys:
-        properties[property_names.KEYS] = message.keys
     if message.sharding_key:
         properties[property_names.SHARDING_KEY] = message.sharding_key
     if message.delay_level > 0:
@@ -267,24 +280,41 @@ def _properties_of(message: Message) -> tuple[dict[str, str], str]:
     if has_timer(message):
         name, time = timer_property(message)
         properties[name] = time
-    message_id = properties[property_names.UNIQ_KEY] = create_unique_id()
-    properties.setdefault(_WAIT, "true")
-    return properties, message_id
+    return properties
 
 
-def _stored(properties: dict[str, str], topic: str) -> str:
-    """``properties`` in stored form, where their length has 15 bits."""
-    try:
-        text, size = join_properties(properties)
-    except TypeError:
-        check_texts(topic, properties)
-        raise
+def _stored(message: Message, message_id: str, further: Mapping[str, str]) -> str:
+    """All properties of ``message`` in stored form, where their length has 15 bits."""
+    tags, keys = message.tags, message.keys
+    text = _ID + message_id + PAIR_SEPARATOR
+    pairs = 1
+    if keys:
+        text = _KEYS + keys + PAIR_SEPARATOR + text
+        pairs += 1
+    if tags:
+        text = _TAGS + tags + PAIR_SEPARATOR + text
+        pairs += 1
+    if text.count(PAIR_SEPARATOR) != pairs:
+        join_properties({TAGS: tags or "", KEYS: keys or ""})  # says which of them has one
+    if _WAIT not in further:
+        text += _WAITS
+    if further:
+        text = _joined(further, message.topic) + text
+    size = len(text) if text.isascii() else len(as_bytes(text))
     if size > MAX_PROPERTIES_BYTES:
         raise InvalidMessageError(
-            f"the properties of a message to {topic!r} take {size} bytes, over "
+            f"the properties of a message to {message.topic!r} take {size} bytes, over "
             f"{MAX_PROPERTIES_BYTES}: put them into the body"
         )
     return text
+
+
+def _joined(properties: Mapping[str, str], topic: str) -> str:
+    try:
+        return join_properties(properties)
+    except TypeError:
+        check_texts(topic, properties)
+        raise
 
 
 def _checked_body(message: Message, limit: int) -> bytes:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from msgspec import Struct
 
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.namespace import Namespace
@@ -27,7 +29,7 @@ from orbitmq.wire.send_request import SendRequestTemplate
 log = logging.getLogger("orbitmq.producer")
 
 
-class Deadline(NamedTuple):
+class Deadline(Struct, frozen=True, order=True, gc=False):
     """When a send must have its outcome."""
 
     at: float

@@ -113,12 +113,7 @@ class Sending:
         if sender.abandoned is not None:
             self.abandon(sender.abandoned)
             return
-        info = sender.routes.get(self._outgoing.topic)
-        if info is not None:
-            self._attempt(info)
-        else:
-            self._limit_wait()
-            sender.routes.find(self._outgoing.topic, self.deadline.at, self._route_found)
+        self._next_attempt()
 
     def abandon(self, error: OrbitMQError) -> None:
         """Let ``error`` be the outcome."""
@@ -266,16 +261,18 @@ class Sending:
         queue = self._target
         if header.queue_id != queue.queue_id:
             queue = queue._replace(queue_id=header.queue_id)
-        return SendResult(
-            status,
-            header.batch_uniq_id or self._outgoing.message_id,
-            header.msg_id,
-            self._sender.namespace.unwrap_queue(queue),
-            header.queue_offset,
-            header.transaction_id,
-            header.msg_region or DEFAULT_REGION,
-            header.trace_on != "false",
-            header.recall_handle,
+        return SendResult._make(
+            (
+                status,
+                header.batch_uniq_id or self._outgoing.message_id,
+                header.msg_id,
+                self._sender.namespace.unwrap_queue(queue),
+                header.queue_offset,
+                header.transaction_id,
+                header.msg_region or DEFAULT_REGION,
+                header.trace_on != "false",
+                header.recall_handle,
+            )
         )
 
     def _note(self, faults: FaultStrategy, answer: RemotingCommand | NetworkError) -> None:

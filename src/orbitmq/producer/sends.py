@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orbitmq.client.mailbox import Waiter
-from orbitmq.client.outcomes import OutcomeFuture
+from orbitmq.client.outcomes import CallbackSink, OutcomeFuture
 from orbitmq.message import Message, MessageQueue, SendResult
 from orbitmq.names import check_topic
-from orbitmq.producer.core import Messages, ProducerCore
+from orbitmq.producer.core import Messages, ProducerCore, RequestCallback, SendCallback
 from orbitmq.producer.selectors import QueueSelector
 from orbitmq.producer.sender import Deadline, ForgetfulSink, Posted, Sink
 from orbitmq.wire.message_view import MessageView
@@ -30,33 +30,30 @@ class BlockingSends:
     ) -> SendResult:
         """Send, and wait for the outcome."""
         core = self._core
-        deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue, hold=timeout is None)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
         waiter: Waiter[SendResult] = Waiter()
         retries = core.config.retry_times_when_send_failed
-        core.post(core.sending(outgoing, waiter, queue, deadline, retries=retries))
+        core.post(self._sending(message, waiter, selector, arg, queue, timeout, retries))
         return waiter.wait()
 
     def send_async(
         self,
         message: Messages,
-        sink: Sink,
+        callback: SendCallback | None,
         selector: QueueSelector | None,
         arg: object,
         queue: MessageQueue | None,
         timeout: float | None,
-    ) -> None:
-        """Send; ``sink`` gets the outcome. Waits only while ``max_in_flight`` are under way."""
+    ) -> SendFuture | None:
+        """Send; the outcome goes to ``callback``, or to the future returned where there is none.
+
+        Waits only while ``max_in_flight`` are under way.
+        """
         core = self._core
-        deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue, hold=timeout is None)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
+        sink = SendFuture(core) if callback is None else CallbackSink(callback, core)
         retries = core.config.retry_times_when_send_async_failed
-        sending = core.sending(outgoing, sink, queue, deadline, retries=retries)
+        sending = self._sending(message, sink, selector, arg, queue, timeout, retries)
         self._post_with_room(sending, own_timeout=timeout is not None)
+        return sink if isinstance(sink, SendFuture) else None
 
     def send_oneway(
         self,
@@ -78,9 +75,8 @@ class BlockingSends:
         first = core.known_queues(outgoing.topic) is None
         waiter: Waiter[SendResult | None] = Waiter()
         sink = waiter if first else ForgetfulSink(outgoing)
-        self._post_with_room(
-            core.sending(outgoing, sink, queue, deadline, oneway=True), own_timeout=False
-        )
+        sending = core.sending(outgoing, sink, queue, deadline, oneway=True)
+        self._post_with_room(sending, own_timeout=False)
         if first:
             waiter.wait()
 
@@ -93,16 +89,49 @@ class BlockingSends:
         timeout: float | None,
     ) -> MessageView:
         """Send, and wait for the reply."""
-        core = self._core
-        deadline = core.deadline(timeout)
-        outgoing = core.prepare_request(message, queue, deadline)
-        if selector is not None:
-            queue = self._select(selector, message, arg, outgoing.topic, deadline)
         waiter: Waiter[MessageView] = Waiter()
-        core.post(core.requesting(outgoing, waiter, queue, deadline))
+        self._core.post(self._requesting(message, waiter, selector, arg, queue, timeout))
         return waiter.wait()
 
     def request_async(
+        self,
+        message: Message,
+        callback: RequestCallback | None,
+        selector: QueueSelector | None,
+        arg: object,
+        queue: MessageQueue | None,
+        timeout: float | None,
+    ) -> RequestFuture | None:
+        """As :meth:`send_async`, for the reply."""
+        core = self._core
+        sink = RequestFuture(core) if callback is None else CallbackSink(callback, core)
+        request = self._requesting(message, sink, selector, arg, queue, timeout)
+        self._post_with_room(request, own_timeout=timeout is not None)
+        return sink if isinstance(sink, RequestFuture) else None
+
+    def queues(self, topic: str, timeout: float | None) -> list[MessageQueue]:
+        """The writable queues of ``topic``."""
+        check_topic(topic)
+        return list(self._queues(topic, self._core.deadline(timeout)))
+
+    def _sending(
+        self,
+        message: Messages,
+        sink: Sink,
+        selector: QueueSelector | None,
+        arg: object,
+        queue: MessageQueue | None,
+        timeout: float | None,
+        retries: int,
+    ) -> Posted:
+        core = self._core
+        deadline = core.deadline(timeout)
+        outgoing = core.prepare(message, selector, queue, hold=timeout is None)
+        if selector is not None:
+            queue = self._select(selector, message, arg, outgoing.topic, deadline)
+        return core.sending(outgoing, sink, queue, deadline, retries=retries)
+
+    def _requesting(
         self,
         message: Message,
         sink: Sink,
@@ -110,20 +139,13 @@ class BlockingSends:
         arg: object,
         queue: MessageQueue | None,
         timeout: float | None,
-    ) -> None:
-        """Send; ``sink`` gets the reply. Waits only while ``max_in_flight`` are under way."""
+    ) -> Posted:
         core = self._core
         deadline = core.deadline(timeout)
         outgoing = core.prepare_request(message, queue, deadline)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        request = core.requesting(outgoing, sink, queue, deadline)
-        self._post_with_room(request, own_timeout=timeout is not None)
-
-    def queues(self, topic: str, timeout: float | None) -> list[MessageQueue]:
-        """The writable queues of ``topic``."""
-        check_topic(topic)
-        return list(self._queues(topic, self._core.deadline(timeout)))
+        return core.requesting(outgoing, sink, queue, deadline)
 
     def _select(
         self,

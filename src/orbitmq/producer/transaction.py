@@ -13,6 +13,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from orbitmq import codes
 from orbitmq.client.config import make_config
 from orbitmq.client.instance import ClientInstance
@@ -199,8 +201,8 @@ class TransactionCore(ProducerCore):
         if self.hooks.around_sends:
             marked = TransactionMessage(message, outgoing.message_id)
             marked.properties = {**properties, names.TRANSACTION_PREPARED: "true"}
-            outgoing = outgoing._replace(given=marked)
-        return outgoing._replace(sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
+            outgoing = replace(outgoing, given=marked)
+        return replace(outgoing, sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
 
     def half(self, message: Message, outgoing: Outgoing, sent: SendResult) -> Half:
         """What is known of a half message once it was sent."""

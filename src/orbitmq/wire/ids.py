@@ -20,7 +20,6 @@ from orbitmq.errors import WireError
 
 _PORT = struct.Struct(">I")
 _OFFSET = struct.Struct(">q")
-_TIME_AND_COUNT = struct.Struct(">IH")
 _V4_IN_V6 = bytes(10) + b"\xff\xff"
 
 
@@ -110,7 +109,7 @@ class UniqueIdGenerator:
     May be called from any thread; a forked child needs a generator of its own.
     """
 
-    __slots__ = ("_clock_ms", "_count", "_fixed", "_month")
+    __slots__ = ("_clock_ms", "_count", "_fixed", "_latest", "_month")
 
     def __init__(
         self,
@@ -126,19 +125,26 @@ class UniqueIdGenerator:
         self._clock_ms = clock_ms
         self._count = itertools.count().__next__  # one C call, so threads never share a count
         self._month = _month_around(clock_ms())
+        self._latest: tuple[int | None, str] = None, ""
 
     def next(self) -> str:
         """A new id."""
         now = self._clock_ms()
+        at, start = self._latest
+        if now != at:
+            start = f"{self._fixed}{self._span(now):08X}"
+            self._latest = now, start
+        return f"{start}{self._count() & 0xFFFF:04X}"
+
+    def _span(self, now: int) -> int:
+        """The low 32 bits of the milliseconds since the month began, which may be over 2^31."""
         begin, end = self._month
         if now >= end:
             self._month = begin, end = _month_around(now)
         span = now - begin
         if -1_000_000 < span < 0:  # the clock was set back over the month's begin
-            span = 0
-        # A month is longer than 2^31 ms: the field is the low 32 bits.
-        tail = _TIME_AND_COUNT.pack(span & 0xFFFFFFFF, self._count() & 0xFFFF)
-        return self._fixed + tail.hex().upper()
+            return 0
+        return span & 0xFFFFFFFF
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:
