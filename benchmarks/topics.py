@@ -49,7 +49,7 @@ def _measure(
         with start(Path(directory, "few")) as broker:
             without = broker.anonymous_memory()
         store = Path(directory, "many")
-        _write_topics(store)
+        write_topics(store, COUNT)
         with start(store) as broker:
             memory = broker.anonymous_memory() - without
             began = time.perf_counter()
@@ -59,8 +59,9 @@ def _measure(
             return broker.first_message_seconds, memory / 1e6, change * 1e3
 
 
-def _write_topics(store: Path) -> None:
-    topics = {f"topic-{number}": TopicConfig(f"topic-{number}", 4, 4) for number in range(COUNT)}
-    table = TopicConfigSerializeWrapper(topics, DataVersion(0, 1, COUNT))
+def write_topics(store: Path, count: int) -> None:
+    """A store with so many topics of four queues."""
+    topics = {f"topic-{number}": TopicConfig(f"topic-{number}", 4, 4) for number in range(count)}
+    table = TopicConfigSerializeWrapper(topics, DataVersion(0, 1, count))
     (store / "config").mkdir(parents=True)
     (store / "config" / "topics.json").write_bytes(table.encode())

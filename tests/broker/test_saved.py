@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbitmq import codes
+from orbitmq.broker.beside import BIG_TABLE
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.codes import RequestCode
@@ -36,6 +37,13 @@ HOST = host_bytes("127.0.0.1", 10911)
 PROGRAM = """
 import sys, threading
 from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.errors import StoreError
+from orbitmq.store.config_file import ConfigFile
+
+def fail(file, content):
+    raise StoreError("no table can be saved as a whole", str(file.path))
+
+ConfigFile.save = fail  # so that it is not by luck that something is kept
 with EmbeddedBroker(sys.argv[1], offset_save_interval_ms=1 << 30) as broker:
     print(broker.address, flush=True)
     threading.Event().wait()
@@ -98,7 +106,7 @@ def test_what_was_answered_for_survives_a_kill(tmp_path: Path) -> None:
 
     with process(tmp_path) as address:
         asyncio.run(change(address))
-        assert "topics.json" not in config_files(tmp_path)  # so it is not by luck that it is kept
+        assert "topics.json" not in config_files(tmp_path)
     for _ in range(2):
         with process(tmp_path) as address:
             asyncio.run(look(address))
@@ -110,9 +118,6 @@ def test_a_broker_that_closes_leaves_apaches_files_and_nothing_else(tmp_path: Pa
             client = await node.connect()
             await client.send(name)
             await client.heartbeat(name, "T")
-            assert {"topics.json.journal", "subscriptionGroup.json.journal"} <= config_files(
-                tmp_path
-            )
 
     for name in ("A", "B"):
         asyncio.run(make(name))
@@ -259,24 +264,86 @@ def test_a_torn_change_is_left_out_and_what_comes_later_is_not(
 def test_changes_that_cannot_be_written_down_are_kept_and_saved_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    broker = open_broker(tmp_path)
+    blocker = tmp_path / "config" / "topics.json.journal"
+    blocker.mkdir(parents=True)
+    for topic in ("A", "B"):
+        broker.topics.put(TopicConfig(topic))
+        broker.saved.save_changes()
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 1
+    assert "topics.json is kept in memory" in errors[0].getMessage()
+    blocker.rmdir()
+    broker.topics.put(TopicConfig("C"))
+    broker.saved.save_changes()
+    with killed(tmp_path) as copy:
+        again = open_broker(copy)
+        assert users_topics(again) == {"A", "B", "C"}
+        again.close()
+    broker.close()
+
+
+def test_a_new_topic_and_group_are_soon_in_the_files_that_apache_reads(tmp_path: Path) -> None:
+    def is_there(name: str, word: bytes) -> bool:
+        try:
+            return word in (tmp_path / "config" / name).read_bytes()
+        except FileNotFoundError:  # not yet, or just being replaced
+            return False
+
     async def main() -> None:
-        async with running(tmp_path) as node:
+        async with running(tmp_path, ManualClock()) as node:  # no interval passes
             client = await node.connect()
-            blocker = tmp_path / "config" / "topics.json.journal"
-            blocker.mkdir()
-            for topic in ("A", "B"):
-                assert (await client.send(topic)).code == codes.SUCCESS
-            errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-            assert len(errors) == 1
-            assert "topics.json is kept in memory" in errors[0].getMessage()
-            blocker.rmdir()
-            await client.send("C")
-            with killed(tmp_path) as copy:
-                again = open_broker(copy)
-                assert {"A", "B", "C"} <= users_topics(again)
-                again.close()
+            await client.send("fresh")
+            await client.heartbeat("readers", "fresh")
+            for name, word in (
+                ("topics.json", b'"fresh"'),
+                ("subscriptionGroup.json", b'"readers"'),
+            ):
+                async with asyncio.timeout(10):
+                    while not is_there(name, word):
+                        await client.settle()
 
     asyncio.run(main())
+
+
+def test_a_big_table_is_not_saved_for_each_change(tmp_path: Path) -> None:
+    clock = ManualClock()
+    broker = open_broker(tmp_path, clock)
+    file = tmp_path / "config" / "topics.json"
+    for number in range(BIG_TABLE):  # besides the built-in ones
+        broker.topics.put(TopicConfig(f"T{number}"))
+    broker.saved.save_changes()
+    broker.saved.save_small_tables()
+    assert (broker.topics.changed, broker.saved.saving) == (True, False)
+    broker.topics.delete("T0")
+    for name in set(broker.topics.topics) - {f"T{number}" for number in range(BIG_TABLE)}:
+        broker.topics.delete(name)
+    broker.saved.save_changes()
+    broker.saved.save_small_tables()
+    settle(broker)
+    assert set(TopicConfigSerializeWrapper.decode(file.read_bytes()).topic_config_table) == {
+        f"T{number}" for number in range(1, BIG_TABLE)
+    }
+    broker.close()
+
+
+def test_what_cannot_be_saved_at_once_is_saved_within_a_second(tmp_path: Path) -> None:
+    clock = ManualClock()
+    broker = open_broker(tmp_path, clock)
+    blocker = tmp_path / "config" / "topics.json.tmp"
+    blocker.mkdir(parents=True)
+    broker.topics.put(TopicConfig("T"))
+    broker.saved.save_small_tables()
+    settle(broker)
+    assert broker.topics.changed
+    blocker.rmdir()
+    broker.saved.save_small_tables()
+    assert not broker.saved.saving  # a broker whose disk is full does not try all the time
+    clock.advance(1_000)
+    broker.run_due()
+    settle(broker)
+    assert b'"T"' in (tmp_path / "config" / "topics.json").read_bytes()
+    broker.close()
 
 
 STEPS = st.one_of(

@@ -21,6 +21,7 @@ from orbitmq.wire.properties import encode_properties
 from orbitmq.wire.record import encode_batch
 from tests.broker.remote import Client, Running, bodies, messages, running, send_header, with_broker
 from tests.store.support import after_crash
+from tests.waiting import until
 
 
 def test_the_answer_says_where_the_message_is() -> None:
@@ -352,6 +353,7 @@ def test_a_killed_broker_keeps_a_batch_whose_last_property_ends_in_nul(tmp_path:
             batch = encode_batch([(0, b"one", b""), (0, b"two", b"K\x01v\0")])
             answer = await client.send("T", batch, batch=True)
             assert answer.code == codes.SUCCESS
+            await until(lambda: not node.broker.saved.saving, "the topic saved")
             after_crash(tmp_path / "live", tmp_path / "killed")
         async with running(tmp_path / "killed") as node:
             found = messages(await (await node.connect()).pull("T"))

@@ -10,6 +10,7 @@ import pytest
 from orbitmq import codes
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.broker.handlers import answering
+from orbitmq.broker.saved import SavedTables
 from orbitmq.codes import RequestCode
 from orbitmq.names import SYSTEM_TOPICS
 from orbitmq.wire.admin_bodies import SubscriptionGroupList
@@ -179,7 +180,9 @@ def test_the_brokers_own_topics_are_listed() -> None:
     with_broker(scenario)
 
 
-def test_a_group_may_be_forbidden_a_topic(tmp_path: Path) -> None:
+def test_a_group_may_be_forbidden_a_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SavedTables, "save_small_tables", lambda _: None)  # so it is in the journal
+
     async def scenario(node: Running, client: Client) -> None:
         async def readable(value: str | None = None) -> bool:
             header = {"group": "readers", "topic": "T"}

@@ -253,3 +253,12 @@ def test_structs_of_plain_values_are_written_as_any_others(plain: _Plain) -> Non
             fastjson.encode(plain)
     else:
         assert fastjson.encode(plain) == expected
+
+
+@pytest.mark.parametrize("count", [0, 199, 200, 1_001])
+def test_within_long_mappings_there_are_pauses(count: int) -> None:
+    pauses: list[None] = []
+    value = {str(number): {"a": 1} for number in range(count)}
+    written = fastjson.encode(value, pause=lambda: pauses.append(None))
+    assert written == fastjson.encode(value)
+    assert len(pauses) == count // 200

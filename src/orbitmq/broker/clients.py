@@ -17,6 +17,7 @@ from orbitmq.wire.bodies import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
+    GetConsumerListByGroupResponseBody,
     MessageModel,
     SubscriptionData,
 )
@@ -36,7 +37,10 @@ class ClientInfo(msgspec.Struct):
 
 
 class ConsumerGroup(Generic[_ConnectionT]):
-    """A consumer group with its members. The last heartbeat decides its manner."""
+    """A consumer group with its members. The last heartbeat decides its manner.
+
+    ``changes`` counts the heartbeats that said anything else of the group than the one before.
+    """
 
     def __init__(self, data: ConsumerData) -> None:
         self.name = data.group_name
@@ -45,12 +49,30 @@ class ConsumerGroup(Generic[_ConnectionT]):
         self.consume_from_where: ConsumeFromWhere = data.consume_from_where
         self.members: dict[_ConnectionT, ClientInfo] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
+        self.changes = 0
         self._fingerprint: int | None = None
+        self._member_list: bytes | None = None
 
     def is_other(self, fingerprint: int) -> bool:
         """Whether the heartbeat of a member has another fingerprint than the one before it."""
         before, self._fingerprint = self._fingerprint, fingerprint
-        return before not in (None, fingerprint)
+        if before == fingerprint:
+            return False
+        self.changes += 1
+        return before is not None
+
+    def join(self, connection: _ConnectionT, client: ClientInfo) -> bool:
+        """Take in a member, or what is new of one; returns whether it was none before."""
+        before = self.members.get(connection)
+        self.members[connection] = client
+        if before is None or before.client_id != client.client_id:
+            self._member_list = None
+        return before is None
+
+    def leave(self, connection: _ConnectionT) -> ClientInfo | None:
+        """Take a member out; None when it is none."""
+        self._member_list = None
+        return self.members.pop(connection, None)
 
     @property
     def client_ids(self) -> list[str]:
@@ -58,9 +80,23 @@ class ConsumerGroup(Generic[_ConnectionT]):
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
     @property
+    def member_list(self) -> bytes:
+        """The body with the members' client ids; each member asks for it for each of its topics."""
+        if self._member_list is None:
+            self._member_list = GetConsumerListByGroupResponseBody(self.client_ids).encode()
+        return self._member_list
+
+    @property
     def wants_notice(self) -> bool:
         """Whether members are told of changes: those who broadcast share no queues."""
         return self.message_model is not MessageModel.BROADCASTING
+
+    def set_manner(self, data: ConsumerData) -> None:
+        """Go by a heartbeat's word of how the group consumes."""
+        manner = data.consume_type, data.message_model, data.consume_from_where
+        if manner != (self.consume_type, self.message_model, self.consume_from_where):
+            self.consume_type, self.message_model, self.consume_from_where = manner
+            self.changes += 1
 
     def subscribe(self, given: Iterable[SubscriptionData]) -> bool:
         """Make ``given`` the group's subscriptions; returns whether topics came or went.
@@ -72,6 +108,7 @@ class ConsumerGroup(Generic[_ConnectionT]):
         for new in given:
             old = known.get(new.topic, new)
             self.subscriptions[new.topic] = new if new.sub_version > old.sub_version else old
+        self.changes += known != self.subscriptions
         return known.keys() != self.subscriptions.keys()
 
 
@@ -116,14 +153,11 @@ class ConsumerTable(Generic[_ConnectionT]):
         group = self.groups.get(data.group_name)
         if group is None:
             group = self.groups[data.group_name] = ConsumerGroup(data)
-        group.consume_type = data.consume_type
-        group.message_model = data.message_model
-        group.consume_from_where = data.consume_from_where
-        joined = connection not in group.members
+        group.set_manner(data)
+        joined = group.join(connection, client)
         if joined:
             log.info("consumer %s joined group %s", client.client_id, group.name)
             self._memberships.add(connection, group.name)
-        group.members[connection] = client
         changed = with_subscriptions and group.subscribe(data.subscription_data_set)
         return (joined or changed) and group.wants_notice
 
@@ -132,7 +166,7 @@ class ConsumerTable(Generic[_ConnectionT]):
         group = self.groups.get(name)
         if group is None:
             return False
-        client = group.members.pop(connection, None)
+        client = group.leave(connection)
         if client is None:
             return False
         log.info("consumer %s left group %s", client.client_id, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -91,16 +91,8 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
             self._put(known)
         return known
 
-    def update(self, groups: Iterable[SubscriptionGroupConfig]) -> None:
-        """Create or change groups as an operator wants them, all or none.
-
-        Their attributes are changes of those that are there, with a sign before each name. Raises
-        IllegalNameError, or BrokerError for what no group can be.
-        """
-        updated = {group.group_name: self._updated(group) for group in groups}
-        self.check_room(updated)
-        for group in updated.values():
-            self._put(group)
+    def _name_of(self, group: SubscriptionGroupConfig) -> str:
+        return group.group_name
 
     def _updated(self, group: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         known = self.groups.get(group.group_name)
@@ -192,7 +184,9 @@ class GroupTable(ConfigTable[SubscriptionGroupConfig]):
             self._drop(group)
             log.info("consumer group %s is deleted", group)
 
-    def _put(self, group: SubscriptionGroupConfig) -> None:
-        if group != self.groups.get(group.group_name):
-            log.info("consumer group %s is made or changed", group.group_name)
-            self._set(group.group_name, group)
+    def _put(self, group: SubscriptionGroupConfig) -> bool:
+        if group == self.groups.get(group.group_name):
+            return False
+        log.info("consumer group %s is made or changed", group.group_name)
+        self._set(group.group_name, group)
+        return True

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from orbitmq import codes
+from orbitmq.broker.beside import BIG_TABLE, encode_beside
 from orbitmq.broker.topics import TopicTable
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BodyError, BrokerError, NetworkError, OrbitMQError, for_code
@@ -74,7 +75,7 @@ class Registrar:
 
     def topics_changed(self, topics: Iterable[TopicConfig]) -> None:
         """Have the name servers told of topics that are new or different."""
-        changes = {topic.topic_name: topic for topic in topics}
+        changes = {topic.topic_name: self._topics.announced(topic) for topic in topics}
         for address, changed in self._changed.items():
             untold = self._untold[address]
             if untold is not None:
@@ -137,13 +138,12 @@ class Registrar:
 
     async def _register_topic(self, address: str, topic: TopicConfig) -> None:
         """Tell of one topic (BrokerOuterAPI.registerSingleTopicAll)."""
-        told = self._topics.announced(topic)
         queues = QueueData(
             self._identity.broker_name,
-            told.read_queue_nums,
-            told.write_queue_nums,
-            told.perm,
-            told.topic_sys_flag,
+            topic.read_queue_nums,
+            topic.write_queue_nums,
+            topic.perm,
+            topic.topic_sys_flag,
         )
         header = TopicRequestHeader(topic=topic.topic_name)
         body = TopicRouteData(queue_datas=[queues]).encode()
@@ -152,13 +152,14 @@ class Registrar:
     async def _register_topics(self, address: str, untold: dict[str, TopicConfig] | None) -> None:
         """Tell of several topics; None: of all."""
         identity = self._identity
-        told = list((self._topics.topics if untold is None else untold).values())
-        topics = TopicConfigAndMappingSerializeWrapper(
-            topic_config_table={topic.topic_name: self._topics.announced(topic) for topic in told},
-            data_version=self._topics.version,
+        told = self._topics.all_announced() if untold is None else untold
+        registration = RegisterBrokerBody(
+            TopicConfigAndMappingSerializeWrapper(told, self._topics.version)
         )
-        # Beside the loop, which tens of thousands of topics would keep from its clients.
-        body = await asyncio.to_thread(RegisterBrokerBody(topics).encode)
+        if len(told) < BIG_TABLE:
+            body = registration.encode()
+        else:
+            body = await asyncio.to_thread(encode_beside, registration)
         header = RegisterBrokerRequestHeader(
             broker_name=identity.broker_name,
             broker_addr=identity.broker_addr,

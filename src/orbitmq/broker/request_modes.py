@@ -49,11 +49,9 @@ class RequestModes:
             raise BrokerError(
                 codes.INVALID_PARAMETER, f"there are {MAX_MODES} modes already, as many as may be"
             )
-        self.table.setdefault(topic, {})[group] = mode
+        self.table[topic] = {**known, group: mode}  # a snapshot may have the other
         self.changed = True
 
     def snapshot(self) -> MessageRequestModeSerializeWrapper:
         """All as it is now, untouched by later changes."""
-        return MessageRequestModeSerializeWrapper(
-            {topic: dict(modes) for topic, modes in self.table.items()}
-        )
+        return MessageRequestModeSerializeWrapper(dict(self.table))

@@ -1,10 +1,11 @@
 """The broker's tables as files under ``config/``, in Apache's form and names.
 
 Each is saved as a whole, off the broker's thread, at intervals and when the broker closes. What
-changes in topics and groups meanwhile is in a journal beside the file before it is answered for;
-the next start reads it, and a broker that closes leaves none. A table that cannot be read, or is
-empty, is taken from its backup; when that cannot be read either, the broker does not start, because
-it would otherwise save an empty one over it.
+changes in topics and groups is in a journal beside the file before it is answered for, however many
+there are. Apache's brokers read no journal, so a small table is saved at once besides, a big one as
+seldom as it is big. The next start reads both, and a broker that closes leaves no journal. A table
+that cannot be read, or is empty, is taken from its backup; when that cannot be read either, the
+broker does not start, because it would otherwise save an empty one over it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from orbitmq.broker.beside import BIG_TABLE, encode_beside
 from orbitmq.broker.groups import GroupChange, GroupTable
 from orbitmq.broker.offsets import ConsumerOffsets
 from orbitmq.broker.request_modes import RequestModes
@@ -46,6 +48,10 @@ _BodyT = TypeVar("_BodyT", bound=Body)
 _REST: Final = 20
 """How many times as long as it took to save a table it is not saved again: a big one would keep
 the interpreter busy all the time."""
+_LONG_REST: Final = 200
+"""The same for a big table whose changes are in a journal."""
+_REST_AFTER_FAILURE: Final = 1.0
+"""In seconds."""
 
 
 class DelayOffsets(Body, frozen=True):
@@ -191,7 +197,7 @@ class SavedTables:
 
     def consumer_offsets(self) -> ConsumerOffsetSerializeWrapper:
         """The consumer offsets as they are now."""
-        table = {key: dict(queues) for key, queues in self._offsets_table.table.items()}
+        table = self._offsets_table.snapshot()
         return ConsumerOffsetSerializeWrapper(table, self._offsets_version)
 
     def delay_offsets(self) -> DelayOffsets:
@@ -207,6 +213,12 @@ class SavedTables:
         """Write down what has changed in topics and groups: at the end of every turn."""
         self._topics.write_down()
         self._groups.write_down()
+
+    def save_small_tables(self) -> None:
+        """Save topics and groups that changed, in the background, where there are few of them."""
+        if self._topics_table.changed or self._groups_table.changed:
+            self._topics.save_if_small()
+            self._groups.save_if_small()
 
     def save_topics_and_groups(self) -> None:
         """Save them where they changed, in the background."""
@@ -271,7 +283,7 @@ class _SavedFile:
     def close(self) -> None:
         """Save the table if it changed, now that the background thread has ended."""
         if self._table.changed:
-            self._save(self._begin())
+            self._save(self._begin(), Body.encode)
 
     def _begin(self) -> Body:
         self._table.changed = False
@@ -279,17 +291,23 @@ class _SavedFile:
 
     def _save_in_background(self, body: Body) -> None:
         begun = self._clock.monotonic()
+        rest = _REST_AFTER_FAILURE
         try:
-            self._save(body)
+            if self._save(body, encode_beside):
+                rest = self._rest() * (self._clock.monotonic() - begun)
         finally:
-            now = self._clock.monotonic()
-            self._rest_until = now + _REST * (now - begun)
+            self._rest_until = self._clock.monotonic() + rest
             self.saving = False
 
-    def _save(self, body: Body) -> None:
+    def _rest(self) -> int:
+        """How many times as long as it took to save the table it is not saved again."""
+        return _REST
+
+    def _save(self, body: Body, encode: Callable[[Body], bytes]) -> bool:
+        """Whether the table is saved; it stays changed otherwise."""
         saved = False
         try:
-            self.file.save(body.encode())
+            self.file.save(encode(body))
             self._saved()
             saved = True
             self._complaints.clear()
@@ -298,6 +316,7 @@ class _SavedFile:
         finally:
             if not saved:
                 self._table.changed = True  # so that the next round tries again
+        return saved
 
     def _saved(self) -> None:
         """Do what may be done now that the file is on the disk."""
@@ -348,6 +367,11 @@ class _JournaledFile(_SavedFile):
             )  # fmt: skip
         return made
 
+    def save_if_small(self) -> None:
+        """Save the table, as :meth:`save_later`, if that costs little."""
+        if not self._is_big():
+            self.save_later()
+
     def write_down(self, *, again: bool = False) -> None:
         """Put what has changed into the journal.
 
@@ -373,6 +397,12 @@ class _JournaledFile(_SavedFile):
         except StoreError as error:
             self._complain(error)
         self._journal.close()
+
+    def _rest(self) -> int:
+        return _LONG_REST if self._is_big() else _REST
+
+    def _is_big(self) -> bool:
+        return len(self._changes.entries) > BIG_TABLE
 
     def _begin(self) -> Body:
         try:

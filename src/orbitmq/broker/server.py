@@ -127,6 +127,7 @@ class BrokerServer:
         self._answers.settle()
         self._pulls.tick_end()
         broker.saved.save_changes()
+        broker.saved.save_small_tables()
         if broker.due_ms != self._timer_due_ms:
             self._run_later()
 

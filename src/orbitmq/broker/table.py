@@ -7,7 +7,8 @@ state it was made to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from orbitmq import codes
@@ -19,6 +20,8 @@ _ConfigT = TypeVar("_ConfigT")
 
 MAX_ENTRY_SIZE: Final = 65_536
 """How long an entry may be as JSON, bytes: strangers' names and attributes are kept for good."""
+_STRETCH: Final = 200
+"""How many entries of a list are looked at or changed at once, which takes 2 ms."""
 
 
 def check_size(name: str, entry: Body) -> None:
@@ -61,13 +64,14 @@ class ConfigTable(Generic[_ConfigT]):
         self.version = DataVersion(timestamp=now_ms())
         self.changed = False
         self.changes: list[TableChange] = []
-        self._sorted: tuple[DataVersion, list[str]] | None = None
+        self._sorted: list[str] | None = None  # the names, once they were asked for
         self._now_ms = now_ms
         self._change = change
 
     def load(self, entries: dict[str, _ConfigT], version: DataVersion) -> None:
         """Take in what was saved; it goes before what is built in."""
         self.entries.update((name, self.mended(entry)) for name, entry in entries.items())
+        self._sorted = None
         self.version = version
 
     def page(self, version: DataVersion | None, first: int, count: int) -> dict[str, _ConfigT]:
@@ -77,9 +81,9 @@ class ConfigTable(Generic[_ConfigT]):
         (TopicConfigManager.subTopicConfigTable).
         """
         first = max(0, first) if version == self.version else 0
-        if self._sorted is None or self._sorted[0] != self.version:
-            self._sorted = self.version, sorted(self.entries)
-        names = self._sorted[1][first : first + max(0, count)]
+        if self._sorted is None:
+            self._sorted = sorted(self.entries)
+        names = self._sorted[first : first + max(0, count)]
         return {name: self.entries[name] for name in names}
 
     def replay(self, change: TableChange) -> bool:
@@ -90,12 +94,37 @@ class ConfigTable(Generic[_ConfigT]):
             self.entries.pop(change.name, None)
         else:
             self.entries[change.name] = self.mended(change.value)
+        self._sorted = None
         self.version = change.after
         return True
 
     def mended(self, entry: _ConfigT) -> _ConfigT:
         """An entry as it may be, of one that was saved when other rules held."""
         return entry
+
+    def update(self, entries: Iterable[_ConfigT]) -> None:
+        """Create or change entries as an operator wants them, all or none.
+
+        Their attributes are changes of those that are there, with a sign before each name. Raises
+        IllegalNameError, or BrokerError for what cannot be.
+        """
+        for _ in self.updating(entries):
+            pass
+
+    def updating(self, entries: Iterable[_ConfigT]) -> Iterator[None]:
+        """As :meth:`update`, which is done at the end; between, others may have their turn."""
+        updated: dict[str, _ConfigT] = {}
+        for number, entry in enumerate(entries):
+            if number and not number % _STRETCH:
+                yield
+            new = self._updated(entry)
+            updated[self._name_of(new)] = new
+        self.check_room(updated)
+        new_ones = list(updated.values())
+        for start in range(0, len(new_ones), _STRETCH):
+            if start:
+                yield
+            self._tell([new for new in new_ones[start : start + _STRETCH] if self._put(new)])
 
     def check_room(self, names: Iterable[str]) -> None:
         """Raise BrokerError when there is no room for ``names`` besides what is there."""
@@ -107,14 +136,33 @@ class ConfigTable(Generic[_ConfigT]):
                 ": delete some that are not used, or raise the limit",
             )
 
+    def _name_of(self, entry: _ConfigT) -> str:
+        raise NotImplementedError
+
+    def _updated(self, entry: _ConfigT) -> _ConfigT:
+        """An entry as it is after an operator's change. Raises IllegalNameError, BrokerError."""
+        raise NotImplementedError
+
+    def _put(self, entry: _ConfigT) -> bool:
+        """Whether this changes anything."""
+        raise NotImplementedError
+
+    def _tell(self, changed: list[_ConfigT]) -> None:
+        """Have those know who want to."""
+
     def _set(self, name: str, entry: _ConfigT) -> None:
-        if name not in self.entries and len(self.entries) >= self.most:
-            self.check_room([name])
+        if name not in self.entries:
+            if len(self.entries) >= self.most:
+                self.check_room([name])
+            if self._sorted is not None:
+                insort(self._sorted, name)
         self.entries[name] = entry
         self._note(name, entry)
 
     def _drop(self, name: str) -> None:
         del self.entries[name]
+        if self._sorted is not None:
+            del self._sorted[bisect_left(self._sorted, name)]
         self._note(name, None)
 
     def _note(self, name: str, entry: _ConfigT | None) -> None:

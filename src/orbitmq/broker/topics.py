@@ -105,20 +105,14 @@ class TopicTable(ConfigTable[TopicConfig]):
         """Whether users may not create or delete ``topic``."""
         return is_system_topic(topic) or topic in self._system_topics
 
-    def update(self, topics: Iterable[TopicConfig]) -> None:
-        """Create or change topics as an operator wants them, all or none.
+    def _name_of(self, topic: TopicConfig) -> str:
+        return topic.topic_name
 
-        Their attributes are changes of those that are there, with a sign before each name. Raises
-        IllegalNameError, or BrokerError for what no topic can be.
-        """
-        updated = {topic.topic_name: self._updated(topic) for topic in topics}
-        self.check_room(updated)
-        changed = [topic for topic in updated.values() if self._put(topic)]
+    def _tell(self, changed: list[TopicConfig]) -> None:
         if changed:
             self.on_change(changed)
 
     def _updated(self, topic: TopicConfig) -> TopicConfig:
-        """A topic as it is after an operator's change."""
         name = topic.topic_name
         self.check_free(name)
         _check_settings(topic)
@@ -154,13 +148,18 @@ class TopicTable(ConfigTable[TopicConfig]):
             return topic
         return msgspec.structs.replace(topic, perm=topic.perm & permission)
 
+    def all_announced(self) -> dict[str, TopicConfig]:
+        """All topics so, by name, untouched by later changes."""
+        if self._config.broker_permission & READ_WRITE == READ_WRITE:
+            return dict(self.topics)
+        return {name: self.announced(topic) for name, topic in self.topics.items()}
+
     def put(self, topic: TopicConfig) -> None:
         """Create or change a topic."""
         if self._put(topic):
-            self.on_change([topic])
+            self._tell([topic])
 
     def _put(self, topic: TopicConfig) -> bool:
-        """Whether this changes anything."""
         if topic == self.topics.get(topic.topic_name):
             return False
         log.info(

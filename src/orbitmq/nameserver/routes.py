@@ -92,6 +92,7 @@ class RouteTable:
         self._live: dict[BrokerId, _LiveBroker] = {}
         self._brokers: dict[str, BrokerData] = {}  # by broker name
         self._topics: dict[str, dict[str, QueueData]] = {}  # by topic, then broker name
+        self._routes: dict[str, TopicRouteData] = {}  # those asked for, until they change
 
     # Brokers
 
@@ -134,12 +135,14 @@ class RouteTable:
             key: address for key, address in addresses.items() if address != broker.address
         }
         addresses[broker_id] = broker.address
-        self._brokers[name] = BrokerData(
-            cluster=broker.cluster,
-            broker_name=name,
-            broker_addrs=addresses,
-            enable_acting_master=bool(registration.acting_master),
-            zone_name=registration.zone,
+        self._put_broker(
+            BrokerData(
+                cluster=broker.cluster,
+                broker_name=name,
+                broker_addrs=addresses,
+                enable_acting_master=bool(registration.acting_master),
+                zone_name=registration.zone,
+            )
         )
         is_first_slave = registration.acting_master is not None and broker_id == min(addresses)
         if broker_id == MASTER_ID or is_first_slave:
@@ -177,9 +180,10 @@ class RouteTable:
             key: address for key, address in data.broker_addrs.items() if address != broker.address
         }
         if left:
-            self._brokers[broker_name] = msgspec.structs.replace(data, broker_addrs=left)
+            self._put_broker(msgspec.structs.replace(data, broker_addrs=left))
             return
         del self._brokers[broker_name]
+        self._routes.clear()
         for topic in list(self._topics):
             self._drop_queues(topic, [broker_name])
 
@@ -214,23 +218,28 @@ class RouteTable:
     def set_writable(self, broker_name: str, *, writable: bool) -> int:
         """Allow or forbid writing to all queues of a broker; returns how many topics it has."""
         count = 0
-        for queues in self._topics.values():
+        for topic, queues in self._topics.items():
             data = queues.get(broker_name)
             if data:
                 perm = _READ_WRITE if writable else data.perm & ~_WRITE
-                queues[broker_name] = msgspec.structs.replace(data, perm=perm)
+                self._put(topic, msgspec.structs.replace(data, perm=perm))
                 count += 1
         return count
 
     # Topics
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Where a topic's queues are; None when no broker has it."""
+        """Where a topic's queues are, the same object until that changes; None: nowhere."""
+        known = self._routes.get(topic)
+        if known is not None:
+            return known
         queues = self._topics.get(topic, {})
         brokers = [self._brokers[name] for name in queues if name in self._brokers]
         if not brokers:
             return None
-        return TopicRouteData(queue_datas=list(queues.values()), broker_datas=brokers)
+        route = TopicRouteData(queue_datas=list(queues.values()), broker_datas=brokers)
+        self._routes[topic] = route
+        return route
 
     def topics(self) -> TopicList:
         """All topics."""
@@ -268,7 +277,7 @@ class RouteTable:
         if all(data.broker_name in self._brokers for data in queues):
             for data in queues:
                 if self._may_have(topic, data.read_queue_nums, data.write_queue_nums):
-                    self._topics.setdefault(topic, {})[data.broker_name] = data
+                    self._put(topic, data)
         else:
             log.warning(
                 "topic %.99s is not registered: a broker of its %d queues is unknown",
@@ -282,6 +291,7 @@ class RouteTable:
             self._drop_queues(topic, self.clusters().cluster_addr_table.get(cluster, ()))
         else:
             self._topics.pop(topic, None)
+            self._routes.pop(topic, None)
 
     # Inner workings
 
@@ -343,15 +353,30 @@ class RouteTable:
     def _put_queues(self, topic: TopicConfig, broker_name: str, perm: int) -> None:
         if not self._may_have(topic.topic_name, topic.read_queue_nums, topic.write_queue_nums):
             return
-        self._topics.setdefault(topic.topic_name, {})[broker_name] = QueueData(
-            broker_name=broker_name,
-            read_queue_nums=topic.read_queue_nums,
-            write_queue_nums=topic.write_queue_nums,
-            perm=perm,
-            topic_sys_flag=topic.topic_sys_flag,
+        self._put(
+            topic.topic_name,
+            QueueData(
+                broker_name=broker_name,
+                read_queue_nums=topic.read_queue_nums,
+                write_queue_nums=topic.write_queue_nums,
+                perm=perm,
+                topic_sys_flag=topic.topic_sys_flag,
+            ),
         )
 
+    def _put(self, topic: str, data: QueueData) -> None:
+        queues = self._topics.setdefault(topic, {})
+        if queues.get(data.broker_name) != data:
+            queues[data.broker_name] = data
+            self._routes.pop(topic, None)
+
+    def _put_broker(self, data: BrokerData) -> None:
+        if self._brokers.get(data.broker_name) != data:
+            self._brokers[data.broker_name] = data
+            self._routes.clear()
+
     def _drop_queues(self, topic: str, broker_names: Iterable[str]) -> None:
+        self._routes.pop(topic, None)
         queues = self._topics.get(topic, {})
         for name in broker_names:
             queues.pop(name, None)

@@ -21,6 +21,7 @@ from orbitmq.live_settings import LiveSettings
 from orbitmq.names import ORDER_TOPIC_CONFIG
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.kv import SavedKVConfig
+from orbitmq.nameserver.route_bodies import RouteBodies
 from orbitmq.nameserver.routes import BrokerId, Registration, RouteTable
 from orbitmq.nameserver.settings import KEYS
 from orbitmq.net.connection import Connection
@@ -78,6 +79,7 @@ class NameServer:
         tls: ServerTls | None = None,
     ) -> None:
         self.routes = routes or RouteTable()
+        self._bodies = RouteBodies()
         config = config or NameServerConfig()
         self.settings = LiveSettings(KEYS, config, clock.now_ms, kept_in=config.config_store_path)
         self.settings.watch(self._renew)
@@ -193,9 +195,11 @@ class NameServer:
             )
         if self.config.order_message_enable:
             order = self.kv.table.get(ORDER_TOPIC_CONFIG, header.topic)
-            route = msgspec.structs.replace(route, order_topic_conf=order)
+            if order is not None:
+                route = msgspec.structs.replace(route, order_topic_conf=order)
         standard = command.version >= _V4_9_4 or bool(header.accept_standard_json_only)
-        return _answer(command, route, standard=standard)
+        body = self._bodies.body(header.topic, route, standard=standard)
+        return [encode_response(command, codes.SUCCESS, body_length=len(body)), body]
 
     def _register(self, command: RemotingCommand, connection: Connection) -> Answer:
         header = command.header(RegisterBrokerRequestHeader)
@@ -368,6 +372,6 @@ def _check_enabled(setting: str, enabled: bool) -> None:
         raise BrokerError(codes.SYSTEM_ERROR, f"this is switched off: {setting}=false")
 
 
-def _answer(command: RemotingCommand, body: Body, *, standard: bool = False) -> list[bytes]:
-    data = body.encode(standard=standard)
+def _answer(command: RemotingCommand, body: Body) -> list[bytes]:
+    data = body.encode()
     return [encode_response(command, codes.SUCCESS, body_length=len(data)), data]

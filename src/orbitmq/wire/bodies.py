@@ -9,6 +9,7 @@ The Java classes are those of ``org.apache.rocketmq.remoting.protocol`` in 5.x.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from functools import cache
 from typing import Any, Self
@@ -50,9 +51,12 @@ class Body(msgspec.Struct, frozen=True, rename="camel"):
         except (BodyError, msgspec.ValidationError) as error:
             raise BodyError(f"{cls.__name__}: {error}") from error
 
-    def encode(self, *, standard: bool = False) -> bytes:
-        """The body as bytes; ``standard`` quotes the integer keys fastjson leaves bare."""
-        return fastjson.encode(self, standard=standard)
+    def encode(self, *, standard: bool = False, pause: Callable[[], None] | None = None) -> bytes:
+        """The body as bytes; ``standard`` quotes the integer keys fastjson leaves bare.
+
+        ``pause`` is called now and then where it is long.
+        """
+        return fastjson.encode(self, standard=standard, pause=pause)
 
 
 class MessageQueues(frozenset[MessageQueue]):

@@ -10,7 +10,7 @@ refuse both, so here is a small reader that takes both forms, and a writer that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from math import isfinite
@@ -29,6 +29,8 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _AFTER_UNDERSCORE = re.compile("_(.)")
 _NULL = b'":null'
+_STRETCH = 200
+"""How many members of a mapping are written between two pauses."""
 
 
 def freeze(value: dict[Any, Any]) -> Hashable:
@@ -54,24 +56,32 @@ def decode(data: bytes, object_key: Callable[[dict[Any, Any]], Hashable] = freez
         return _Reader(data, object_key).document()
 
 
-def encode(value: Any, *, standard: bool = False) -> bytes:
+def encode(value: Any, *, standard: bool = False, pause: Callable[[], None] | None = None) -> bytes:
     """Write a value as fastjson does: null members left out, a Struct's names in sorted order.
 
     Takes None, bool, int, float, str, lists, tuples, sets (written sorted), mappings (within a
     Struct sorted, from text to text), msgspec Structs, and named tuples, which become objects with
     camel-cased names. ``standard`` quotes integer keys, for readers that know only
-    JSON.
+    JSON. ``pause`` is called now and then within a long mapping.
 
     Raises:
         BodyError: text that is not Unicode (an unpaired surrogate).
         TypeError: a type not listed above, or an object key when ``standard``.
     """
     parts: list[bytes] = []
+    written: list[bytes] = []
+
+    def take_breath() -> None:
+        if pause is not None:
+            written.append(b"".join(parts))
+            parts.clear()
+            pause()
+
     try:
-        _Writer(parts, standard=standard).value(value)
+        _Writer(parts, standard=standard, pause=take_breath).value(value)
     except UnicodeEncodeError as error:
         raise BodyError(f"cannot encode {error.object!r}: {error.reason}") from None
-    return b"".join(parts)
+    return b"".join([*written, *parts])
 
 
 class _Reader:
@@ -177,11 +187,12 @@ class _Reader:
 class _Writer:
     """Walks through a value; what JSON proper says the same way is msgspec's to write, in C."""
 
-    __slots__ = ("_add", "_standard")
+    __slots__ = ("_add", "_pause", "_standard")
 
-    def __init__(self, parts: list[bytes], *, standard: bool) -> None:
+    def __init__(self, parts: list[bytes], *, standard: bool, pause: Callable[[], None]) -> None:
         self._add = parts.append
         self._standard = standard
+        self._pause = pause
 
     def value(self, value: Any) -> None:
         if value is None or isinstance(value, str | int):
@@ -226,7 +237,13 @@ class _Writer:
                 pairs = [b"%d:%d" % pair for pair in value.items()]
                 self._add(b"{" + b",".join(pairs) + b"}")
                 return
-        self._members((self._key(key), item) for key, item in value.items())
+        self._members(self._items(value))
+
+    def _items(self, value: Mapping[Any, Any]) -> Iterator[tuple[bytes, Any]]:
+        for number, (key, item) in enumerate(value.items(), 1):
+            yield self._key(key), item
+            if not number % _STRETCH:
+                self._pause()
 
     def _key(self, key: object) -> bytes:
         if isinstance(key, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from typing import cast
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.clients import ClientInfo
+from orbitmq.broker.last_heartbeats import LastHeartbeat, LastHeartbeats, Mark
 from orbitmq.broker.shares import ClientShares, check_client_id
 from orbitmq.broker.topics import UNIT_SUB_TOPIC
 from orbitmq.codes import LANGUAGES, RequestCode
@@ -22,7 +24,6 @@ from orbitmq.wire.bodies import (
     CheckClientRequestBody,
     ConsumerData,
     ConsumeType,
-    GetConsumerListByGroupResponseBody,
     HeartbeatData,
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -46,8 +47,8 @@ class ClientHandlers:
         self._consumers = broker.consumers
         self._producers = broker.producers
         self._bereaved: set[str] = set()  # groups that lost members, who are not told yet
-        self._fingerprints: dict[str, int] = {}  # of the last heartbeat, by consumer group
         self._shares: ClientShares[Connection] = ClientShares()
+        self._last_heartbeats: LastHeartbeats[Hashable] = LastHeartbeats(broker.producers)
 
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
@@ -63,6 +64,7 @@ class ClientHandlers:
     def disconnected(self, connection: Connection) -> None:
         """Forget a client whose connection has ended; :meth:`tell_of_losses` is due then."""
         self._shares.forget(connection)
+        self._last_heartbeats.forget(connection)
         self._producers.disconnect(connection)
         self._bereaved.update(self._consumers.disconnect(connection))
         self._broker.pulling.held.drop(connection)
@@ -88,6 +90,11 @@ class ClientHandlers:
         self.tell_of_losses()
 
     def _heartbeat(self, command: RemotingCommand, connection: Connection) -> bytes:
+        mark = Mark.of(command)
+        last = self._last_heartbeats.repeated(connection, mark, self._tables())
+        if last is not None:
+            last.client.seen_ms = self._broker.now_ms()
+            return _heard(command, is_change=not last.fingerprint)
         data = HeartbeatData.decode(command.body)
         legal = _with_legal_groups(data, connection)
         self._shares.take(connection, legal)
@@ -95,25 +102,33 @@ class ClientHandlers:
             data.client_id or "", _language(command), command.version, self._broker.now_ms()
         )
         changed = False
+        groups = []
         for consumer in legal.consumer_data_set:
             if self._is_rejected(consumer):
                 continue
             self._join(consumer, connection, client, with_subscriptions=not data.without_sub)
             group = self._consumers.groups.get(consumer.group_name)
             if group is not None:
-                changed = changed or group.is_other(data.heartbeat_fingerprint)
+                changed = group.is_other(data.heartbeat_fingerprint) or changed
+                groups.append(group)
         for producer in legal.producer_data_set:
             self._producers.register(producer.group_name, connection, client)
-        # Without a fingerprint the client does not care, and Java says true.
-        is_change = changed or not data.heartbeat_fingerprint
-        return encode_response(
-            command,
-            codes.SUCCESS,
-            {
-                "IS_SUPPORT_HEART_BEAT_V2": "true",
-                "IS_SUB_CHANGE": "true" if is_change else "false",
-            },
+        taken = LastHeartbeat(
+            mark,
+            self._tables(),
+            client,
+            [(group, group.changes) for group in groups],
+            bool(legal.producer_data_set),
+            data.heartbeat_fingerprint,
         )
+        self._last_heartbeats.keep(connection, taken)
+        # Without a fingerprint the client does not care, and Java says true.
+        return _heard(command, is_change=changed or not data.heartbeat_fingerprint)
+
+    def _tables(self) -> tuple[object, ...]:
+        """What a heartbeat is taken in by, each another object or version after a change."""
+        broker = self._broker
+        return broker.topics.version, broker.groups.version, broker.config
 
     def _is_rejected(self, data: ConsumerData) -> bool:
         return (
@@ -150,6 +165,7 @@ class ClientHandlers:
     def _unregister(self, command: RemotingCommand, connection: Connection) -> bytes:
         header = command.header(UnregisterClientRequestHeader)
         self._shares.give_back(connection, header.producer_group, header.consumer_group)
+        self._last_heartbeats.forget(connection)
         if header.producer_group is not None:
             self._producers.unregister(header.producer_group, connection)
         group = header.consumer_group
@@ -182,7 +198,7 @@ class ClientHandlers:
         group = self._consumers.groups.get(name)
         if group is None:
             raise BrokerError(codes.SYSTEM_ERROR, f"consumer group {name!r} has no members")
-        body = GetConsumerListByGroupResponseBody(group.client_ids).encode()
+        body = group.member_list
         return [encode_response(command, codes.SUCCESS, body_length=len(body)), body]
 
     def _lock(self, command: RemotingCommand, _connection: Connection) -> list[bytes]:
@@ -231,6 +247,15 @@ def _with_legal_groups(data: HeartbeatData, connection: Connection) -> Heartbeat
         left_out, connection.peer, MAX_GROUP_LENGTH,
     )  # fmt: skip
     return msgspec.structs.replace(data, producer_data_set=producers, consumer_data_set=consumers)
+
+
+def _heard(command: RemotingCommand, *, is_change: bool) -> bytes:
+    """The answer to a heartbeat; ``is_change``: the client is to tell what it subscribes to."""
+    fields = {
+        "IS_SUPPORT_HEART_BEAT_V2": "true",
+        "IS_SUB_CHANGE": "true" if is_change else "false",
+    }
+    return encode_response(command, codes.SUCCESS, fields)
 
 
 def _is_legal(group: str) -> bool:

@@ -10,7 +10,7 @@ import logging
 from orbitmq import codes
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.groups import GroupTable
-from orbitmq.broker.handlers.answering import answer, answer_table, check_count
+from orbitmq.broker.handlers.answering import answer, answer_after, answer_table, check_count
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
 from orbitmq.names import check_group, check_topic
@@ -57,17 +57,16 @@ class GroupHandlers:
         self._groups.update([group])
         return encode_response(command, codes.SUCCESS)
 
-    def _create_groups(self, command: RemotingCommand, connection: Connection) -> bytes:
+    def _create_groups(self, command: RemotingCommand, connection: Connection) -> Answer:
         groups = SubscriptionGroupList.decode(command.body).group_config_list
         check_count("groups", len(groups))
         log.info("%s makes or changes %d consumer groups", connection.peer, len(groups))
-        self._groups.update(groups)
-        return encode_response(command, codes.SUCCESS)
+        work = self._groups.updating(groups)
+        return answer_after(command, connection, work, self._broker.saved.save_changes)
 
     def _all_groups(self, command: RemotingCommand, connection: Connection) -> Answer:
         header = command.header(GetAllSubscriptionGroupRequestHeader)
         groups, config = self._groups, self._broker.config
-        found, forbidden = dict(groups.groups), dict(groups.forbidden)
         if config.enable_split_metadata and header != GetAllSubscriptionGroupRequestHeader():
             size = config.split_metadata_size
             if header.max_group_num is not None:
@@ -76,7 +75,10 @@ class GroupHandlers:
                 DataVersion.decode(header.data_version.encode()) if header.data_version else None
             )
             found = groups.page(version, header.group_seq or 0, size)
-            forbidden = {name: forbidden[name] for name in found if name in forbidden}
+            every = groups.forbidden
+            forbidden = {name: every[name] for name in found if name in every}
+        else:
+            found, forbidden = dict(groups.groups), dict(groups.forbidden)
         body = SubscriptionGroupWrapper(found, forbidden, groups.version)
         total = GetAllSubscriptionGroupResponseHeader(total_group_num=len(groups.groups))
         return answer_table(command, connection, body, len(found), total)

@@ -15,7 +15,7 @@ from orbitmq.message import MessageQueue
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Handler
 from orbitmq.wire.bodies import TopicOffset, TopicStatsTable
-from orbitmq.wire.command import RemotingCommand, encode_response
+from orbitmq.wire.command import ONEWAY, RemotingCommand, encode_response
 from orbitmq.wire.headers import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
@@ -73,7 +73,7 @@ class OffsetHandlers:
             )
         return _offset(command, offset)
 
-    def _update(self, command: RemotingCommand, _connection: Connection) -> bytes:
+    def _update(self, command: RemotingCommand, _connection: Connection) -> bytes | None:
         header = command.header(UpdateConsumerOffsetRequestHeader)
         if header.consumer_group not in self._broker.groups:
             raise BrokerError(
@@ -90,6 +90,8 @@ class OffsetHandlers:
             )  # fmt: skip
             return encode_response(command, codes.SUCCESS, remark="the offset was reset before")
         self._offsets.commit(group, topic, queue_id, header.commit_offset)
+        if command.flag & ONEWAY:  # as clients do for each queue every 5 s
+            return None
         return encode_response(command, codes.SUCCESS)
 
     def _check_queue(self, name: str, queue_id: int) -> None:
@@ -99,6 +101,8 @@ class OffsetHandlers:
             raise BrokerError(
                 codes.TOPIC_NOT_EXIST, f"topic {name!r} does not exist: create it first"
             )
+        if 0 <= queue_id < topic.read_queue_nums:
+            return
         queues = max(topic.read_queue_nums, topic.write_queue_nums)
         if not 0 <= queue_id < queues and not self._store.max_offset(name, queue_id):
             raise BrokerError(

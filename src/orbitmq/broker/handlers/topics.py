@@ -10,7 +10,7 @@ import logging
 from orbitmq import codes
 from orbitmq.broker.attributes import parse_changes
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.handlers.answering import answer, answer_table, check_count
+from orbitmq.broker.handlers.answering import answer, answer_after, answer_table, check_count
 from orbitmq.broker.topics import TopicTable
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError
@@ -66,12 +66,12 @@ class TopicHandlers:
         self._topics.update([topic])
         return encode_response(command, codes.SUCCESS)
 
-    def _create_topics(self, command: RemotingCommand, connection: Connection) -> bytes:
+    def _create_topics(self, command: RemotingCommand, connection: Connection) -> Answer:
         topics = CreateTopicListRequestBody.decode(command.body).topic_config_list
         check_count("topics", len(topics))
         log.info("%s makes or changes %d topics", connection.peer, len(topics))
-        self._topics.update(topics)
-        return encode_response(command, codes.SUCCESS)
+        work = self._topics.updating(topics)
+        return answer_after(command, connection, work, self._broker.saved.save_changes)
 
     def _delete_topic(self, command: RemotingCommand, connection: Connection) -> bytes:
         topic = command.header(TopicRequestHeader).topic
@@ -82,7 +82,6 @@ class TopicHandlers:
     def _all_topics(self, command: RemotingCommand, connection: Connection) -> Answer:
         header = command.header(GetAllTopicConfigRequestHeader)
         topics, config = self._topics, self._broker.config
-        found = dict(topics.topics)
         if config.enable_split_metadata and header != GetAllTopicConfigRequestHeader():
             size = config.split_metadata_size
             if header.max_topic_num is not None:
@@ -91,6 +90,8 @@ class TopicHandlers:
                 DataVersion.decode(header.data_version.encode()) if header.data_version else None
             )
             found = topics.page(version, header.topic_seq or 0, size)
+        else:
+            found = dict(topics.topics)
         body = TopicConfigAndMappingSerializeWrapper(found, topics.version)
         total = GetAllTopicConfigResponseHeader(total_topic_num=len(topics.topics))
         return answer_table(command, connection, body, len(found), total)
