@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.brokers import RunningBroker, fill, generate, orbitmq_broker
 from benchmarks.flame_svg import Stack, flame_graph
+from benchmarks.machine import describe
 from benchmarks.plan import Outcome, Plan
 from benchmarks.plots import write
 from benchmarks.results import Result
@@ -34,6 +35,7 @@ FILLED = 400_000
 LONGER = 10
 """A sampler sees little in a second."""
 THREAD, ALL_THREADS = "the broker's thread", "all threads"
+_BEGIN, _END = "<!-- begin: flames -->\n", "<!-- end: flames -->\n"
 _LEAST_SHARE = 0.01
 _PATIENCE_SECONDS = 300.0
 
@@ -43,11 +45,11 @@ def flame_figures(
     pictures: Path,
     filled: int = FILLED,
     loads: Mapping[str, tuple[str, str, int, int, int]] = LOADS,
-    written: Path = Path("build/flames.md"),
+    page: Path = Path("docs/performance.md"),
 ) -> Iterator[Result]:
     """A picture of each load, and what each module's own code takes of a message's time.
 
-    The same goes to ``written``, as a table.
+    The same goes into ``page`` as a table, if that is beside the pictures.
     """
     costs: dict[str, dict[str, float]] = {}
     with sampled_broker() as (broker, take_stacks):
@@ -67,7 +69,8 @@ def flame_figures(
             costs[title] = by_module(stacks, outcome)
             for module, cost in costs[title].items():
                 yield Result(f"{title}: {module}", "us CPU", cost)
-    write(written, table(costs))
+    if page.is_file() and pictures.resolve().is_relative_to(page.resolve().parent):
+        page.write_text(with_table(page.read_text(), table(costs)))
 
 
 def by_module(stacks: Mapping[Stack, float], outcome: Outcome) -> dict[str, float]:
@@ -99,6 +102,16 @@ def table(costs: Mapping[str, Mapping[str, float]]) -> str:
         cells = ["" if cost is None else f"{cost:.2f}" for cost in shown]
         rows.append([f"`{module}`" if module.endswith(".py") else module, *cells])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def with_table(text: str, new: str) -> str:
+    """A page with another table between its two marks."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    if not after:
+        raise ValueError(f"the page has no place for a table: put {_BEGIN}{_END}into it")
+    measured_on = ", ".join(f"{name}: {value}" for name, value in describe().items())
+    return f"{before}{_BEGIN}\n{new}\n{measured_on}.\n{_END}{after}"
 
 
 def _file(name: str) -> str:
