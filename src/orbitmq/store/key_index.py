@@ -39,7 +39,8 @@ from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_ty
 logger = logging.getLogger("orbitmq.store")
 
 _BATCH: Final = 64
-"""Entries, or messages read, in a piece of work, for a few tenths of a millisecond."""
+_ENTRIES: Final = 2 * _BATCH
+"""Messages read, or entries, in a piece of work, for a few tenths of a millisecond."""
 _MOST_WAITING: Final = 20_000
 _LINGER_SECONDS: Final = 0.02
 _BREATH_SECONDS: Final = 0.0001
@@ -310,7 +311,7 @@ class KeyIndex:
             for (offset, size, _), properties in zip(units, run.properties, strict=True):
                 if offset < end:
                     continue
-                if len(entries) >= _BATCH or queue is None:
+                if len(entries) >= _ENTRIES or queue is None:
                     self._put(entries, offset, timestamp)
                     entries = []
                 if queue is not None:
