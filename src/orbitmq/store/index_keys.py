@@ -60,9 +60,8 @@ def message_hashes(topic: str, properties: bytes) -> list[int]:
     if unique:
         hashes.append(_hash_of(topic, unique))
     if _KEYS_MARKER in text:
-        for key in _value(text, _KEYS_MARKER).split(_SPACE):
-            if key:
-                hashes.append(_hash_of(topic, key))
+        keys = _value(text, _KEYS_MARKER).split(_SPACE)
+        hashes += [_hash_of(topic, key) for key in keys if key]
     if _TAGS_MARKER in text:
         tags = _value(text, _TAGS_MARKER)
         if tags:
