@@ -160,10 +160,10 @@ def test_a_route_is_fetched_once_for_all_who_ask() -> None:
         routes = await asyncio.gather(*(instance.fetch_route("t") for _ in range(5)))
         assert len(cluster.name_server.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
         assert await instance.topic_route("t") == routes[0]
-        assert await instance.subscribe_queues("t") == [
+        assert await instance.subscribe_queues("t") == (
             MessageQueue("t", "broker-a", 0),
             MessageQueue("t", "broker-a", 1),
-        ]
+        )
         assert await instance.broker_address("broker-a") == cluster.brokers[0].address
         assert len(cluster.name_server.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 1
         await instance.fetch_route("t")

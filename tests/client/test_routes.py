@@ -63,6 +63,17 @@ def test_a_route_is_new_only_when_it_says_something_else() -> None:
     assert table.get("other") is None
 
 
+def test_the_queues_to_read_are_kept_until_the_route_changes() -> None:
+    table = RouteTable()
+    table.put("t", route(QueueData("b", 1, 1, 6), QueueData("a", 2, 2, 6), a={0: "a:1"}))
+    queues = table.subscribe_queues("t")
+    assert numbers(list(queues)) == [("a", 0), ("a", 1), ("b", 0)]
+    table.put("t", route(QueueData("a", 2, 2, 6), QueueData("b", 1, 1, 6), a={0: "a:1"}))
+    assert table.subscribe_queues("t") is queues
+    table.put("t", route(QueueData("a", 1, 1, 6), a={0: "a:1"}))
+    assert numbers(list(table.subscribe_queues("t"))) == [("a", 0)]
+
+
 def test_another_broker_of_the_name_stands_in_for_a_missing_one() -> None:
     table = RouteTable()
     table.put("t", route(a={0: "m", 2: "s"}, slaves={1: "s1", 2: "s2"}))

@@ -13,7 +13,8 @@ from orbitmq.client.instance import ClientInstance
 from orbitmq.client.routes import RouteTable
 from orbitmq.consumer.hooks import FilterHooks
 from orbitmq.consumer.process_queue import ProcessQueue
-from orbitmq.consumer.pull_task import Puller, PullSettings, PullTask
+from orbitmq.consumer.pull_task import PullTask
+from orbitmq.consumer.puller import Puller, PullSettings
 from orbitmq.errors import (
     NetworkError,
     OrbitMQError,

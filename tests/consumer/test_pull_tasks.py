@@ -33,6 +33,16 @@ def test_the_next_pull_leaves_before_the_messages_are_handed_over() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("max_offset", [9, 10])
+def test_at_the_end_of_a_queue_the_messages_go_first(max_offset: int) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.broker.answer(codes.SUCCESS, 10, records(7, 8, 9), max_offset=max_offset)
+        assert offsets(scene.consumer.messages) == [7, 8, 9]
+        assert scene.pulled_from() == [7, 10]
+
+    play(scenario)
+
+
 def test_without_room_for_more_it_leaves_afterwards() -> None:
     async def scenario(scene: Scene) -> None:
         scene.consumer.prefetch = False

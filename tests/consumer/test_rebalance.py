@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -18,15 +18,12 @@ from orbitmq.allocate import (
     AllocateByConsistentHash,
     AllocateStrategy,
 )
-from orbitmq.client.instance import ClientInstance
-from orbitmq.consumer.process_queue import PULL_EXPIRES_MS, ProcessQueue
+from orbitmq.consumer.process_queue import PULL_EXPIRES_MS
 from orbitmq.consumer.rebalance import Membership, Rebalance, names, plan
-from orbitmq.errors import ConnectError, OrbitMQError, TopicNotFoundError, for_code
+from orbitmq.errors import ConnectError, OrbitMQError, for_code
 from orbitmq.message import MessageQueue
-from orbitmq.testing.clock import ManualClock
+from tests.consumer.rebalancing import ORDERS, RETRIES, Cluster, HeldQueue, Owner, rebalancing
 
-ORDERS = [MessageQueue("orders", "broker-a", number) for number in range(8)]
-RETRIES = MessageQueue("%RETRY%readers", "broker-a", 0)
 some_queues = st.sets(st.sampled_from(ORDERS))
 
 
@@ -38,10 +35,10 @@ def test_the_plan_leads_from_what_is_owned_to_what_is_assigned(
     assigned: set[MessageQueue],
 ) -> None:
     now = 10 * PULL_EXPIRES_MS
-    held = {queue: ProcessQueue(0 if queue in stale else now) for queue in owned}
+    held = {queue: HeldQueue(0 if queue in stale else now) for queue in owned}
     for queue in leaving & owned:
-        held[queue].leaving = True
-    held[RETRIES] = ProcessQueue(0)  # of another topic
+        held[queue].process_queue.leaving = True
+    held[RETRIES] = HeldQueue(0)  # of another topic
     lost, expired, gained = map(set, plan("orders", held, sorted(assigned), now, expire=True))
     staying = owned - leaving
     assert lost == staying - assigned
@@ -50,7 +47,7 @@ def test_the_plan_leads_from_what_is_owned_to_what_is_assigned(
 
 
 def test_lite_pull_queues_do_not_expire() -> None:
-    held = {ORDERS[0]: ProcessQueue(0)}
+    held = {ORDERS[0]: HeldQueue(0)}
     assert plan("orders", held, [ORDERS[0]], 10**9, expire=False) == ([], [], [])
 
 
@@ -79,75 +76,6 @@ def test_the_reason_of_a_change(before: Membership | None, reason: str) -> None:
 def test_queues_are_named_briefly() -> None:
     queues = [MessageQueue("t", broker, number) for broker in "ba" for number in (7, 0, 1, 2, 5)]
     assert names(queues) == "a/0-2,5,7 b/0-2,5,7"
-
-
-class Cluster(ClientInstance):
-    """What Rebalance asks of an instance, answered from attributes."""
-
-    def __init__(self) -> None:
-        self.client_id = "me"
-        self.clock = ManualClock(0)
-        self.topics: dict[str, Sequence[MessageQueue]] = {"orders": ORDERS}
-        self.ids: list[str] | OrbitMQError = ["me"]
-        self.route_error: OrbitMQError | None = None
-        self.heartbeats = 0
-
-    async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        if self.route_error is not None:
-            raise self.route_error
-        if topic not in self.topics:
-            raise TopicNotFoundError(codes.TOPIC_NOT_EXIST, "no such topic")
-        return list(self.topics[topic])
-
-    async def consumer_ids(self, group: str, topic: str) -> list[str]:
-        if isinstance(self.ids, OrbitMQError):
-            raise self.ids
-        return self.ids
-
-    async def heartbeat(self) -> None:
-        self.heartbeats += 1
-
-
-class Owner:
-    """A consumer that notes what it is told."""
-
-    def __init__(self, topics: Collection[str] = ("orders",)) -> None:
-        self.topics = list(topics)
-        self.held: dict[MessageQueue, ProcessQueue] = {}
-        self.taken: list[dict[MessageQueue, bool]] = []
-        self.lost: list[set[MessageQueue]] = []
-        self.changes: list[tuple[str, int, int]] = []
-        self.refuse: set[MessageQueue] = set()
-
-    def subscribed_topics(self) -> Collection[str]:
-        return self.topics
-
-    def owned(self) -> Mapping[MessageQueue, ProcessQueue]:
-        return self.held
-
-    async def take_on(self, queues: Mapping[MessageQueue, bool]) -> bool:
-        self.taken.append(dict(queues))
-        for queue in queues.keys() - self.refuse:
-            self.held[queue] = ProcessQueue(0)
-        return not queues.keys() & self.refuse
-
-    async def give_up(self, queues: Collection[MessageQueue]) -> None:
-        self.lost.append(set(queues))
-        for queue in queues:
-            del self.held[queue]
-
-    async def queues_changed(
-        self, topic: str, all_queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
-    ) -> None:
-        self.changes.append((topic, len(all_queues), len(mine)))
-
-
-def rebalancing(
-    owner: Owner | None = None, strategy: AllocateStrategy | None = None
-) -> tuple[Cluster, Owner, Rebalance]:
-    cluster, owner = Cluster(), owner or Owner()
-    strategy = strategy or AllocateAveragely()
-    return cluster, owner, Rebalance(cluster, "readers", owner, strategy, expire=True)
 
 
 def test_queues_move_as_consumers_come_and_go(caplog: pytest.LogCaptureFixture) -> None:
@@ -293,7 +221,7 @@ def test_a_queue_nobody_pulled_for_two_minutes_is_taken_anew(
 ) -> None:
     _, owner, rebalance = rebalancing()
     asyncio.run(rebalance.run())
-    owner.held[ORDERS[3]].last_pull_ms = -PULL_EXPIRES_MS - 1
+    owner.held[ORDERS[3]].process_queue.last_pull_ms = -PULL_EXPIRES_MS - 1
     assert asyncio.run(rebalance.run())
     assert (owner.lost, owner.taken[1]) == ([{ORDERS[3]}], {ORDERS[3]: False})
     assert "please report" in caplog.text

@@ -14,7 +14,7 @@ from orbitmq.errors import RecordError
 from orbitmq.spark.columns import ColumnDecoder
 from orbitmq.spark.records import cut_at
 from orbitmq.wire.compress import COMPRESSED
-from orbitmq.wire.message_view import MessageView, iter_records
+from orbitmq.wire.message_view import MessageView, decode_records
 from orbitmq.wire.properties import encode_properties
 from orbitmq.wire.record import Draft, encode_record, host_bytes
 
@@ -100,7 +100,7 @@ def row_of(view: MessageView) -> dict[str, Any]:
 @given(records())
 def test_columns_agree_with_the_lazy_view(data: bytes) -> None:
     batch = decode(data)
-    views = list(iter_records(data))
+    views = decode_records(data)
     assert batch.drop_columns(["bornTimestamp", "storeTimestamp"]).to_pylist() == [
         row_of(view) for view in views
     ]
@@ -147,7 +147,7 @@ def test_only_wanted_tags_are_let_through(tags: list[str | None]) -> None:
 def test_odd_properties_are_read_as_the_view_reads_them(stored: bytes) -> None:
     data = record(properties=stored) + record(1, properties=b"TAGS\x01DL\x02")
     batch = decode(data)
-    views = list(iter_records(data))
+    views = decode_records(data)
     assert batch.column("tags").to_pylist() == [view.tags for view in views] == ["UA", "DL"]
     found = [dict(pairs) for pairs in batch.column("properties").to_pylist()]
     assert found == [view.properties for view in views]

@@ -17,7 +17,7 @@ from orbitmq.spark.sending import Outgoing, Sender
 from orbitmq.spark.topic import TopicClient
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import CreateTopicRequestHeader
-from orbitmq.wire.message_view import MessageView, iter_records
+from orbitmq.wire.message_view import MessageView, decode_records
 from orbitmq.wire.properties import encode_properties
 
 _names = count()
@@ -75,4 +75,4 @@ def stored(broker: EmbeddedBroker, topic: str) -> dict[int, list[MessageView]]:
 def pulled(topic: str, ranges: Iterable[QueueRange], tags: str = "*") -> list[MessageView]:
     """The messages in ``ranges`` that match ``tags``."""
     reader = RangeReader(topic, "TOOLS_CONSUMER", tags, fail_on_data_loss=True)
-    return [view for _, data in reader.read(ranges) for view in iter_records(data)]
+    return [view for _, data in reader.read(ranges) for view in decode_records(data)]

@@ -19,7 +19,7 @@ from orbitmq.wire.message_view import (
     MessageView,
     decode_record,
     decode_records,
-    iter_records,
+    set_property_of_all,
 )
 from orbitmq.wire.properties import decode_properties, encode_properties
 from orbitmq.wire.record import RECORD_HEADER, Draft, encode_record
@@ -129,12 +129,10 @@ def test_garbage_is_refused(garbage: bytes) -> None:
         decode_records(garbage)
 
 
-def test_records_before_a_bad_one_are_still_yielded() -> None:
+def test_what_is_wrong_is_said_with_its_place() -> None:
     good = record()
-    views = iter_records(good + b"garbage")
-    assert next(views).body == b"hello"
     with pytest.raises(RecordError, match=f"no record at byte {len(good)}: only 7 bytes are left"):
-        next(views)
+        decode_records(good + b"garbage")
 
 
 def test_nothing_gives_nothing() -> None:
@@ -203,6 +201,37 @@ def test_properties_may_be_set() -> None:
     assert second.properties == {"TAGS": "TagA", "MIN_OFFSET": "0"}
     second.properties = {"only": "this"}
     assert (second.tags, second.property("only")) == (None, "this")
+
+
+@given(
+    st.lists(st.sampled_from(["untouched", "set", "read", "other pull", "none"]), max_size=6),
+    st.sampled_from(["A", "TAGS", "MIN_OFFSET", "new"]),
+)
+def test_a_property_of_all_is_that_of_each(states: list[str], name: str) -> None:
+    def received() -> list[MessageView]:
+        extra = {"MIN_OFFSET": "0"}
+        views = decode_records(record(TAGS="TagA", A="a") * len(states), extra=extra)
+        for index, state in enumerate(states):
+            if state == "set":
+                views[index].set_property("B", "b")
+            elif state == "read":
+                views[index].properties["C"] = "c"
+            elif state == "other pull":
+                (views[index],) = decode_records(record(A="z"), extra={"MIN_OFFSET": "9"})
+            elif state == "none":
+                (views[index],) = decode_records(record(A="z"))
+        return views
+
+    views = received()
+    set_property_of_all(views, name, "value")
+    for view in views[:1]:
+        view.set_property(name, "another")
+    values = ["another", *["value"] * len(states)][: len(states)]
+    assert [view.property(name) for view in views] == values
+    before = [view.properties for view in received()]
+    assert [view.properties for view in views] == [
+        {**properties, name: value} for properties, value in zip(before, values, strict=True)
+    ]
 
 
 def test_topic_and_reconsume_times_may_be_set() -> None:

@@ -19,7 +19,7 @@ from orbitmq import codes
 from orbitmq.client.config import ClientConfig
 from orbitmq.client.members import Members, RegisteredConsumer, RegisteredProducer
 from orbitmq.client.remoting import RemotingClient
-from orbitmq.client.routes import describe_route, subscribe_queues
+from orbitmq.client.routes import describe_route
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
@@ -269,9 +269,10 @@ class ClientInstance(RemotingClient):
         if self._members.consumers:
             self.rebalance_immediately()
 
-    async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of ``topic``; errors as :meth:`fetch_route`."""
-        return subscribe_queues(topic, await self.topic_route(topic))
+    async def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The readable queues of ``topic``, sorted; errors as :meth:`fetch_route`."""
+        await self.topic_route(topic)
+        return self.routes.subscribe_queues(topic)
 
     async def broker_address(
         self,

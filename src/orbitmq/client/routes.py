@@ -66,6 +66,7 @@ class RouteTable:
 
     def __init__(self) -> None:
         self._routes: dict[str, TopicRouteData] = {}
+        self._subscribe_queues: dict[str, tuple[MessageQueue, ...]] = {}
         self._brokers: dict[str, dict[int, str]] = {}
 
     def get(self, topic: str) -> TopicRouteData | None:
@@ -78,9 +79,21 @@ class RouteTable:
         if old is not None and _sorted(old) == _sorted(route):
             return False
         self._routes[topic] = route
+        self._subscribe_queues.pop(topic, None)
         for broker in route.broker_datas:
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
         return True
+
+    def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The readable queues of ``topic``, whose route is known, sorted.
+
+        The same objects until the route changes: thousands of them are soon compared.
+        """
+        queues = self._subscribe_queues.get(topic)
+        if queues is None:
+            queues = tuple(sorted(subscribe_queues(topic, self._routes[topic])))
+            self._subscribe_queues[topic] = queues
+        return queues
 
     def broker_address(
         self, broker_name: str, broker_id: int = MASTER_ID, *, only_this: bool = False

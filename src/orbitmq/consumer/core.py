@@ -19,7 +19,8 @@ from orbitmq.consumer.group import GroupConsumer
 from orbitmq.consumer.offsets import ReadOffset
 from orbitmq.consumer.parts import Parts
 from orbitmq.consumer.process_queue import ProcessQueue
-from orbitmq.consumer.pull_task import Puller, PullSettings, PullTask
+from orbitmq.consumer.pull_task import PullTask
+from orbitmq.consumer.puller import Puller, PullSettings
 from orbitmq.consumer.queue_offsets import max_offset, offset_for_timestamp
 from orbitmq.consumer.retries import unwrap_retries
 from orbitmq.message import MessageQueue

@@ -34,7 +34,7 @@ from orbitmq.consumer.offsets import (
 )
 from orbitmq.consumer.operator_requests import OperatedConsumer, answer_operators
 from orbitmq.consumer.parts import Parts, QueueListener, check_queue_listener
-from orbitmq.consumer.process_queue import ProcessQueue
+from orbitmq.consumer.process_queue import Held
 from orbitmq.consumer.rebalance import Rebalance
 from orbitmq.consumer.subscription_check import check_subscriptions, log_refused
 from orbitmq.errors import (
@@ -57,17 +57,12 @@ _GIVE_UP_SECONDS: Final = 1.0
 _NOTICE_INTERVAL_SECONDS: Final = 0.1
 
 
-class HeldQueue(Protocol):
+class HeldQueue(Held, Protocol):
     """A queue a consumer has, and what it does with it."""
 
     @property
     def queue(self) -> MessageQueue:
         """Which."""
-        ...
-
-    @property
-    def process_queue(self) -> ProcessQueue:
-        """Whether it is leaving, and what is cached of it."""
         ...
 
     def stop(self) -> None:
@@ -342,9 +337,9 @@ class GroupConsumer(ClientCore, OperatedConsumer, Generic[HeldT]):
         """The topics to balance."""
         return self._subscriptions.keys()
 
-    def owned(self) -> Mapping[MessageQueue, ProcessQueue]:
-        """The queues held."""
-        return {queue: task.process_queue for queue, task in self.tasks.items()}
+    def owned(self) -> Mapping[MessageQueue, HeldT]:
+        """The queues held at any time."""
+        return self.tasks
 
     @abstractmethod
     async def take_on(self, queues: Mapping[MessageQueue, bool]) -> bool:

@@ -81,7 +81,7 @@ class OffsetStore(ABC):
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
         """Move the offset of ``queue``; with ``increase_only`` never backwards."""
         with self._lock:
-            if queue in self._frozen:
+            if self._frozen and queue in self._frozen:
                 return
             if increase_only and offset <= self._offsets.get(queue, NO_OFFSET):
                 return

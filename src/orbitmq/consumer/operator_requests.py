@@ -22,7 +22,7 @@ from orbitmq.clock import elapsed_ms
 from orbitmq.codes import RequestCode
 from orbitmq.consumer.config import GroupConfig
 from orbitmq.consumer.offsets import OffsetStore, ReadOffset
-from orbitmq.consumer.process_queue import ProcessQueue
+from orbitmq.consumer.process_queue import Held
 from orbitmq.errors import ClientStateError, OrbitMQError
 from orbitmq.message import MessageQueue
 from orbitmq.net.connection import Connection, describe_code
@@ -70,8 +70,8 @@ class OperatedConsumer(ABC):
         """What it subscribes to."""
 
     @abstractmethod
-    def owned(self) -> Mapping[MessageQueue, ProcessQueue]:
-        """The queues it holds."""
+    def owned(self) -> Mapping[MessageQueue, Held]:
+        """The queues it holds at any time."""
 
     async def running_info(self, *, jstack: bool = False) -> ConsumerRunningInfo:
         """What it is doing; ``jstack`` adds the stacks of all threads.
@@ -95,8 +95,9 @@ class OperatedConsumer(ABC):
         clock = self.instance.clock
         began_ms = clock.now_ms() - elapsed_ms(clock)
         queues = {}
-        for queue, process_queue in self.owned().items():
+        for queue, held in list(self.owned().items()):
             offset = await self._commit_offset(queue)
+            process_queue = held.process_queue
             with process_queue.lock:
                 queues[queue] = process_queue.info(offset, began_ms)
         stacks = describe_threads() if jstack else None

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.wire.running_info import ProcessQueueInfo
 
@@ -31,6 +31,15 @@ _MIB: Final = 1024 * 1024
 
 _offset_of = attrgetter("queue_offset")
 _size_of = attrgetter("store_size")
+
+
+class Held(Protocol):
+    """A queue a consumer has; two of them are equal only when they are the same object."""
+
+    @property
+    def process_queue(self) -> ProcessQueue:
+        """Whose it is, and what is cached of it."""
+        ...
 
 
 class ProcessQueue:
@@ -187,12 +196,13 @@ class ProcessQueue:
 
         In a queue that is leaving only what lies before a batch that was begun earlier may.
         """
+        begun = self._begun
         if offset is not None:
             self._waiting.discard(offset)
-        if self.leaving and (self.dropped or offset is None or offset > self._begun):
+        if self.leaving and (self.dropped or offset is None or offset > begun):
             return False
-        if offset is not None:
-            self._begun = max(self._begun, offset)
+        if offset is not None and offset > begun:
+            self._begun = offset
         self.running += 1
         return True
 

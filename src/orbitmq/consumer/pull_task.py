@@ -2,9 +2,9 @@
 
 The pull engine of push and lite pull consumers, as pullMessage of DefaultMQPushConsumerImpl and
 PullTaskImpl of DefaultLitePullConsumerImpl are for Java's. A task is a small state machine on the
-private loop: each step is called by the answer, or the timer, before it. Where flow control allows
-it the next pull leaves before the messages of the last are decoded, so that the broker works on
-one while the client works on the other.
+private loop: each step is called by the answer, or the timer, before it. Where there is more, and
+flow control allows it, the next pull leaves before the messages of the last are decoded, so that
+the broker works on one while the client works on the other.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from orbitmq import codes
-from orbitmq.client.instance import ClientInstance
 from orbitmq.clock import elapsed_ms
 from orbitmq.codes import RequestCode
-from orbitmq.consumer.hooks import FilterHooks
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.consumer.pull_request import (
     COMMIT_OFFSET,
@@ -30,6 +28,7 @@ from orbitmq.consumer.pull_request import (
     pull_header,
     read_messages,
 )
+from orbitmq.consumer.puller import Puller
 from orbitmq.errors import (
     BrokerError,
     HeaderError,
@@ -54,82 +53,6 @@ T = TypeVar("T")
 _BUSY_BROKER_DELAY_MS: Final = 20
 _NEW_SUBSCRIPTION_DELAY_MS: Final = 50
 _FLOW_CONTROL_CODE: Final = 215
-
-
-class PullSettings(NamedTuple):
-    """How a consumer pulls. Times in ms.
-
-    ``batch_bytes`` None leaves the size to the broker, ``broker_id`` None has the broker say
-    which of its name to ask next.
-    """
-
-    batch_size: int
-    batch_bytes: int | None
-    suspend_ms: int
-    timeout_ms: int
-    error_delay_ms: int
-    interval_ms: int
-    lite: bool
-    send_subscription: bool
-    broker_id: int | None = None
-
-
-class PullOwner(Protocol):
-    """What a PullTask asks of its consumer, always on the private loop."""
-
-    @property
-    def filter_hooks(self) -> FilterHooks:
-        """What has a say in which messages are wanted."""
-        ...
-
-    def subscription(self, topic: str) -> SubscriptionData | None:
-        """What is wanted of ``topic``."""
-        ...
-
-    def pull_delay_ms(self, task: PullTask) -> int:
-        """How long the queue must not be pulled; 0 when it may be now."""
-        ...
-
-    def may_prefetch(self, task: PullTask, offsets: int, size: int) -> bool:
-        """Whether to pull once more before ``offsets`` offsets, ``size`` bytes, are put."""
-        ...
-
-    def commit_offset(self, queue: MessageQueue) -> int:
-        """An offset to tell the broker along with a pull; 0 or less for none."""
-        ...
-
-    async def first_offset(self, task: PullTask) -> int:
-        """Where to begin; OrbitMQError when that cannot be told now."""
-        ...
-
-    def found(self, task: PullTask, messages: list[MessageView]) -> None:
-        """Take the messages, one at least."""
-        ...
-
-    def nothing_found(self, task: PullTask) -> None:
-        """There is no message wanted before ``task.next_offset``."""
-        ...
-
-    def offset_illegal(self, task: PullTask, *, reset: bool) -> bool:
-        """The broker has no such offset and offers ``task.next_offset``; whether to go on there.
-
-        ``reset``: because an operator reset the group.
-        """
-        ...
-
-
-class Puller:
-    """What the pull tasks of one consumer share."""
-
-    def __init__(
-        self, instance: ClientInstance, group: str, settings: PullSettings, owner: PullOwner
-    ) -> None:
-        self.instance = instance
-        self.group = group
-        self.settings = settings
-        self.owner = owner
-        self.loop = asyncio.get_running_loop()
-        self.without_lite_pull: set[str] = set()
 
 
 class PullTask:
@@ -354,8 +277,12 @@ class PullTask:
         begin = self.next_offset
         header = self._move(answer)
         interval_ms = puller.settings.interval_ms
-        if not interval_ms and puller.owner.may_prefetch(
-            self, self.next_offset - begin, len(answer.body)
+        # Of a queue read to its end the next pull only waits: then the messages go first.
+        more = header.next_begin_offset < header.max_offset
+        if (
+            more
+            and not interval_ms
+            and puller.owner.may_prefetch(self, self.next_offset - begin, len(answer.body))
         ):
             self._pull()
             # After this tick, in which the pull leaves.

@@ -13,12 +13,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from orbitmq.allocate import AllocateByConfig, AllocateStrategy, allocate_all, java_order
 from orbitmq.client.instance import ClientInstance
 from orbitmq.clock import elapsed_ms
-from orbitmq.consumer.process_queue import ProcessQueue
+from orbitmq.consumer.process_queue import Held, ProcessQueue
 from orbitmq.errors import BrokerInternalError, OrbitMQError, TopicNotFoundError
 from orbitmq.message import MessageQueue
 from orbitmq.names import RETRY_PREFIX
@@ -32,6 +33,10 @@ _PATIENT_LOOKS: Final = 5
 _MOST_NAMED: Final = 5
 """How many client ids a line of the log names."""
 
+_topic_of = itemgetter(MessageQueue._fields.index("topic"))
+_leaving_of = attrgetter("leaving")
+_last_pull_of = attrgetter("last_pull_ms")
+
 
 class QueueOwner(Protocol):
     """What Rebalance asks of its consumer."""
@@ -40,8 +45,8 @@ class QueueOwner(Protocol):
         """The topics whose queues are wanted."""
         ...
 
-    def owned(self) -> Mapping[MessageQueue, ProcessQueue]:
-        """The queues held now; one that is still being given up is ``leaving``."""
+    def owned(self) -> Mapping[MessageQueue, Held]:
+        """The queues held at any time; one that is still being given up is ``leaving``."""
         ...
 
     async def take_on(self, queues: Mapping[MessageQueue, bool]) -> bool:
@@ -72,7 +77,7 @@ class Plan(NamedTuple):
 
 def plan(
     topic: str,
-    owned: Mapping[MessageQueue, ProcessQueue],
+    owned: Mapping[MessageQueue, Held],
     assigned: Collection[MessageQueue],
     now_ms: int,
     *,
@@ -86,7 +91,8 @@ def plan(
     wanted = set(assigned)
     lost: list[MessageQueue] = []
     expired: dict[MessageQueue, None] = {}
-    for queue, process_queue in owned.items():
+    for queue, held in owned.items():
+        process_queue = held.process_queue
         if queue.topic != topic or process_queue.leaving:
             continue
         if queue not in wanted:
@@ -126,6 +132,28 @@ class Membership(NamedTuple):
         return "; ".join(told) or "nothing changed since, but the queue was not held"
 
 
+class Balance(NamedTuple):
+    """How a topic was when nothing was left to do.
+
+    ``answer`` is the strategy's, ``held`` all that the owner held, of other topics too,
+    ``mine`` what it held of this one, which may ``expire``. To look whether all is still so costs
+    a tenth of working out a plan, which counts with thousands of queues.
+    """
+
+    answer: list[MessageQueue]
+    held: list[Held]
+    mine: list[ProcessQueue]
+    expire: bool
+
+    def lasts(self, answer: list[MessageQueue], held: Iterable[Held], now_ms: int) -> bool:
+        """Whether :func:`plan` would still find nothing to change."""
+        if answer != self.answer or [*held] != self.held or any(map(_leaving_of, self.mine)):
+            return False
+        if not self.expire or not self.mine:
+            return True
+        return not min(self.mine, key=_last_pull_of).pull_expired(now_ms)
+
+
 class Rebalance:
     """Balances the queues of one consumer. One run at a time; all on the private loop."""
 
@@ -147,6 +175,7 @@ class Rebalance:
         self._running = asyncio.Lock()
         self._next_waits = False
         self._known: dict[str, Membership] = {}
+        self._balances: dict[str, Balance] = {}
         self._looks: Counter[str] = Counter()
         self._told: dict[str, str] = {}
 
@@ -185,10 +214,10 @@ class Rebalance:
 
     async def _balance(self, topic: str) -> bool:
         """Take and give up what it needs (rebalanceByTopic)."""
-        queues = sorted(await self._instance.subscribe_queues(topic))
+        queues = await self._instance.subscribe_queues(topic)
         self._looks.pop(topic, None)
         if self._strategy is None:
-            return await self._apply(topic, Membership((), tuple(queues)), queues)
+            return await self._apply(topic, Membership((), queues), list(queues))
         client_id = self._instance.client_id
         client_ids = sorted(await self._client_ids(topic), key=java_order)
         seen = client_id in client_ids
@@ -200,11 +229,11 @@ class Rebalance:
             await self._instance.heartbeat()
         if not client_ids:
             return False
-        now = Membership(tuple(client_ids), tuple(queues))
-        mine = self._strategy(self._group, client_id, queues, client_ids) if queues else []
-        # AllocateByConfig names the queues of all topics.
-        mine = list(dict.fromkeys(queue for queue in mine if queue.topic == topic))
-        return await self._apply(topic, now, mine) and seen
+        now = Membership(tuple(client_ids), queues)
+        answer: list[MessageQueue] = []
+        if queues:
+            answer += self._strategy(self._group, client_id, list(queues), client_ids)
+        return await self._apply(topic, now, answer) and seen
 
     async def _client_ids(self, topic: str) -> list[str]:
         """The clients of the group, as a broker of ``topic`` knows them.
@@ -223,19 +252,28 @@ class Rebalance:
         await instance.heartbeat()
         return await instance.consumer_ids(self._group, topic)
 
-    async def _apply(self, topic: str, now: Membership, mine: Sequence[MessageQueue]) -> bool:
-        """Have the owner hold ``mine`` of ``topic``; False when some could not be had yet."""
-        owner = self._owner
+    async def _apply(self, topic: str, now: Membership, answer: list[MessageQueue]) -> bool:
+        """Have the owner hold what a strategy's ``answer`` names of ``topic``.
+
+        False when some could not be had yet.
+        """
+        held = self._owner.owned()
         now_ms = elapsed_ms(self._instance.clock)
-        held = owner.owned()
-        change = plan(topic, held, mine, now_ms, expire=self._expire)
+        balance = self._balances.pop(topic, None)
         complete = True
-        if any(change):
-            complete = await self._carry_out(topic, change, now, mine)
-            held = owner.owned()
-        if all(queue in held and not held[queue].leaving for queue in mine):
-            self._known[topic] = now
-            self._told.pop(topic, None)
+        if balance is None or not balance.lasts(answer, held.values(), now_ms):
+            # AllocateByConfig names the queues of all topics.
+            mine = list(dict.fromkeys(queue for queue in answer if queue.topic == topic))
+            change = plan(topic, held, mine, now_ms, expire=self._expire)
+            if any(change):
+                complete = await self._carry_out(topic, change, now, mine)
+            if len(_held_of(mine, self._owner)) < len(mine):
+                return complete
+            process_queues = [held[queue].process_queue for queue in mine]
+            balance = Balance(answer, [*held.values()], process_queues, self._expire)
+        self._balances[topic] = balance
+        self._known[topic] = now
+        self._told.pop(topic, None)
         return complete
 
     async def _carry_out(
@@ -279,8 +317,13 @@ class Rebalance:
     async def _leave_other_topics(self) -> None:
         """Give up what was unsubscribed (truncateMessageQueueNotMyTopic)."""
         topics = set(self._owner.subscribed_topics())
-        held = self._owner.owned().items()
-        lost = [queue for queue, pq in held if queue.topic not in topics and not pq.leaving]
+        held = self._owner.owned()
+        others = set(map(_topic_of, held)) - topics
+        lost = [
+            queue
+            for queue, each in (held.items() if others else ())
+            if queue.topic in others and not each.process_queue.leaving
+        ]
         for topic in sorted({queue.topic for queue in lost}):
             log.info(
                 "group %s, client %s, topic %s: gives up %s (unsubscribed)",
@@ -291,7 +334,7 @@ class Rebalance:
             )
         if lost:
             await self._owner.give_up(lost)
-        for table in (self._known, self._looks, self._told):
+        for table in (self._known, self._balances, self._looks, self._told):
             for topic in table.keys() - topics:
                 del table[topic]
 
@@ -363,7 +406,7 @@ def _held_of(mine: Iterable[MessageQueue], owner: QueueOwner) -> list[MessageQue
     would never be told again.
     """
     held = owner.owned()
-    return [queue for queue in mine if queue in held and not held[queue].leaving]
+    return [queue for queue in mine if queue in held and not held[queue].process_queue.leaving]
 
 
 def names(queues: Iterable[MessageQueue]) -> str:

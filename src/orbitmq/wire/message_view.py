@@ -9,7 +9,7 @@ MessageClientExt, read as MessageDecoder.decode reads them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -50,20 +50,22 @@ _PROBE: Final = struct.Struct(">iI12xq8xi44xi")
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 _UNCOMMON: Final = BORN_HOST_V6 | STORE_HOST_V6 | NEED_UNWRAP
+_NEGATIVE: Final = 0x80  # as a signed byte
 _BATCH_TO_UNWRAP: Final = INNER_BATCH | NEED_UNWRAP
 _BODY: Final = RECORD_HEADER.body
 _AFTER_BODY: Final = MIN_RECORD_SIZE - _BODY
 
 
 class MessageView(msgspec.Struct, gc=False, eq=False):
-    """A received message. Made by iter_records, decode_records and decode_record only.
+    """A received message. Made by decode_records and decode_record only.
 
     Fields are read from the received bytes when asked for; a view keeps alive the bytes of the
     whole pull it came with. Two views are equal only when they are the same object. Topic, queue,
     properties and the number of reconsumptions may be set, which changes the view alone.
 
     Attributes: ``broker_name`` that the message was pulled from, ``queue_offset`` of the message
-    in its queue, and ``sys_flag`` as stored (it still says "compressed" after the body was read).
+    in its queue, ``store_size`` of the whole record in bytes, and ``sys_flag`` as stored (it still
+    says "compressed" after the body was read).
     """
 
     _data: bytes
@@ -72,7 +74,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     _body_end: int
     _topic_start: int
     _properties_start: int
-    _end: int
+    store_size: int
     queue_offset: int
     sys_flag: int
     broker_name: str = ""
@@ -150,7 +152,8 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     def properties(self) -> dict[str, str]:
         """All properties; the dict is the view's own, what is changed in it stays changed."""
         if self._properties is None:
-            found = decode_properties(self._data[self._properties_start : self._end])
+            end = self._start + self.store_size
+            found = decode_properties(self._data[self._properties_start : end])
             if self._overlay:
                 found.update(self._overlay)
             self._properties = found
@@ -162,10 +165,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
 
     def set_property(self, name: str, value: str) -> None:
         """Give a property another value, without reading the others."""
-        if self._properties is not None:
-            self._properties[name] = value
-        else:
-            self._overlay = {**self._overlay, name: value} if self._overlay else {name: value}
+        set_property_of_all((self,), name, value)
 
     def to_message(self, topic: str | None = None) -> Message:
         """A new message of this content, to be sent on: to ``topic``, or to its own again.
@@ -195,11 +195,6 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     @message_queue.setter
     def message_queue(self, queue: MessageQueue) -> None:
         self._queue = queue
-
-    @property
-    def store_size(self) -> int:
-        """The size of the whole record in bytes."""
-        return self._end - self._start
 
     @property
     def body_crc(self) -> int:
@@ -292,7 +287,8 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
             *(self._overlay, self._topic, self._properties, self._reconsume_times),
             self._queue,
         )
-        return _restore, (self._data[self._start : self._end], self.broker_name, *changes)
+        record = self._data[self._start : self._start + self.store_size]
+        return _restore, (record, self.broker_name, *changes)
 
     # Last in the class, because from here on its name hides the decorator's.
     def property(self, name: str) -> str | None:
@@ -301,70 +297,82 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
             return self._properties.get(name)
         if self._overlay and name in self._overlay:
             return self._overlay[name]
-        return find_property_within(self._data, self._properties_start, self._end, name)
+        end = self._start + self.store_size
+        return find_property_within(self._data, self._properties_start, end, name)
 
 
-def iter_records(
+def set_property_of_all(messages: Iterable[MessageView], name: str, value: str) -> None:
+    """Give a property of all ``messages`` this value; what they share of others they still do."""
+    before: Mapping[str, str] | None = None
+    after: Mapping[str, str] = {name: value}
+    for message in messages:
+        if message._properties is not None:
+            message._properties[name] = value
+            continue
+        if message._overlay is not before:
+            before = message._overlay
+            after = {**before, name: value} if before else {name: value}
+        message._overlay = after
+
+
+def decode_records(
     buffer: Buffer, broker_name: str = "", extra: Mapping[str, str] | None = None
-) -> Iterator[MessageView]:
+) -> list[MessageView]:
     """The messages of consecutive records that fill ``buffer``, such as a pull's answer.
 
     A record that is a batch, as brokers store one in a topic with batch consume queues, gives the
     messages in it (PullAPIWrapper.processPullResult).
 
-    Each is checked to be whole before it is yielded; the checksum is not. A buffer other than
-    bytes is copied once, so that the views stay valid. ``extra`` properties are seen on every
-    message as if they were stored (one mapping for all, not to be changed afterwards). Raises
-    RecordError where something else than a whole record begins.
+    Each is checked to be whole; the checksum is not. A buffer other than bytes is copied once, so
+    that the views stay valid. ``extra`` properties are seen on every message as if they were
+    stored (one mapping for all, not to be changed afterwards). Raises RecordError where something
+    else than a whole record begins: one bad record, and there are none.
     """
     data = buffer if type(buffer) is bytes else bytes(buffer)
     unpack = _PROBE.unpack_from
+    views: list[MessageView] = []
+    add = views.append
     position, limit = 0, len(data)
     while position < limit:
-        if limit - position >= MIN_RECORD_SIZE:
+        # The common record, checked inline; everything else, or wrong, goes the slow way.
+        try:
             size, magic, queue_offset, sys_flag, body_length = unpack(data, position)
-            end = position + size
             body_end = position + _BODY + body_length
-            # The common record, checked inline; everything else, or wrong, goes the slow way.
+            topic_length = data[body_end]
+            properties = body_end + _AFTER_BODY + topic_length
+            high_byte = data[properties - 2]  # of the length of the properties
+            end = properties + (high_byte << 8 | data[properties - 1])
             if (
-                magic == MAGIC_V1
-                and not sys_flag & _UNCOMMON
+                end == position + size
+                and end <= limit
+                and magic == MAGIC_V1
                 and body_length >= 0
-                and body_end + _AFTER_BODY <= end <= limit
+                and topic_length | high_byte < _NEGATIVE
+                and not sys_flag & _UNCOMMON
             ):
-                topic_length = data[body_end]
-                properties = body_end + _AFTER_BODY + topic_length
-                if (
-                    topic_length < 128
-                    and properties <= end
-                    and data[properties - 2] < 128
-                    and properties + (data[properties - 2] << 8 | data[properties - 1]) == end
-                ):
-                    yield MessageView(
+                add(
+                    MessageView(
                         data,
                         position,
                         position + _BODY,
                         body_end,
                         body_end + 1,
                         properties,
-                        end,
+                        size,
                         queue_offset,
                         sys_flag,
                         broker_name,
                         extra,
                     )
-                    position = end
-                    continue
+                )
+                position = end
+                continue
+        except (IndexError, struct.error):
+            pass  # shorter than it says
         view = decode_record(data, position, broker_name, extra)
         position += view.store_size
-        yield from _unwrapped(view)
-
-
-def decode_records(
-    buffer: Buffer, broker_name: str = "", extra: Mapping[str, str] | None = None
-) -> list[MessageView]:
-    """As iter_records, all at once: one bad record, and there are none."""
-    return list(iter_records(buffer, broker_name, extra))
+        views += _unwrapped(view)
+    return views
 
 
 def decode_record(
@@ -384,7 +392,7 @@ def decode_record(
         parts.body_end,
         parts.topic,
         parts.properties,
-        parts.end,
+        parts.end - position,
         queue_offset,
         parts.sys_flag,
         broker_name,

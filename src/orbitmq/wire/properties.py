@@ -15,6 +15,7 @@ from orbitmq.errors import InvalidMessageError
 
 NAME_SEPARATOR = "\x01"
 PAIR_SEPARATOR = "\x02"
+_PAIR_END = ord(PAIR_SEPARATOR)
 
 MAX_PROPERTIES_BYTES = 32767
 """The length field of a record is a signed 16-bit integer."""
@@ -173,18 +174,20 @@ def find_property_within(data: bytes, start: int, end: int, name: str) -> str | 
     if not marker:
         return None
     at = data.rfind(marker, start, end)  # the last of a repeated name counts
-    if at >= 0:
-        value_start = at + len(marker)
-    elif data.startswith(marker[1:], start, end):
-        value_start = start + len(marker) - 1
-    else:
+    while at > start and data[at - 1] != _PAIR_END:  # within a longer name, or a value
+        at = data.rfind(marker, start, at + len(marker) - 1)
+    if at < 0:
         return None
+    value_start = at + len(marker)
     value_end = data.find(b"\x02", value_start, end)
     value = data[value_start : value_end if value_end >= 0 else end]
-    if value:
+    if not value:
+        # An empty value does not count, so there may be an earlier one that does.
+        return decode_properties(data[start:end]).get(name)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
         return value.decode("utf-8", "replace")
-    # An empty value does not count, so there may be an earlier one that does.
-    return decode_properties(data[start:end]).get(name)
 
 
 @lru_cache(maxsize=1024)
@@ -192,7 +195,7 @@ def _marker(name: str) -> bytes:
     """What stands before the value of ``name``; nothing for what cannot be a name."""
     if not name or NAME_SEPARATOR in name or PAIR_SEPARATOR in name:
         return b""
-    return f"\x02{name}\x01".encode(errors="surrogatepass")
+    return f"{name}\x01".encode(errors="surrogatepass")
 
 
 def _offender(properties: Mapping[str, str]) -> tuple[str, str]:

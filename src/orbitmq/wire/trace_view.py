@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -62,101 +62,28 @@ def decode_traces(text: str, client_host: str = "") -> Iterator[TraceView]:
         if not record:
             continue
         kind, *fields = record.split(FIELD_END)
-        reader = _READERS.get(kind)
-        if reader is None:
+        layout = _layout(kind, len(fields))
+        if not layout:
             continue
         try:
-            yield reader(fields, client_host)
+            values: dict[str, Any] = {
+                name: _READERS.get(name, str)(fields[index])
+                for index, name in enumerate(layout)
+                if name != "-"
+            }
         except (IndexError, ValueError) as error:
             raise RecordError(f"a {kind} trace cannot be read: {record!r}") from error
+        yield TraceView(trace_type=TraceType(kind), client_host=client_host, **values)
 
 
-def _pub(fields: list[str], client_host: str) -> TraceView:
-    # Before 4.3 or so there was no offset message id.
-    older = len(fields) == 12
-    return TraceView(
-        trace_type=TraceType.PUB,
-        timestamp_ms=int(fields[0]),
-        region_id=fields[1],
-        group=fields[2],
-        topic=fields[3],
-        message_id=fields[4],
-        tags=_text(fields[5]),
-        keys=_text(fields[6]),
-        store_host=fields[7],
-        cost_time_ms=int(fields[9]),
-        offset_message_id="" if older else fields[11],
-        success=_truth(fields[11 if older else 12]),
-        client_host=client_host,
-    )
-
-
-def _sub_before(fields: list[str], client_host: str) -> TraceView:
-    return TraceView(
-        trace_type=TraceType.SUB_BEFORE,
-        timestamp_ms=int(fields[0]),
-        region_id=fields[1],
-        group=fields[2],
-        request_id=fields[3],
-        message_id=fields[4],
-        retry_times=int(fields[5]),
-        keys=_text(fields[6]),
-        client_host=client_host,
-    )
-
-
-def _sub_after(fields: list[str], client_host: str) -> TraceView:
-    told = len(fields) >= 8
-    return TraceView(
-        trace_type=TraceType.SUB_AFTER,
-        request_id=fields[0],
-        message_id=fields[1],
-        cost_time_ms=int(fields[2]),
-        success=_truth(fields[3]),
-        keys=_text(fields[4]),
-        timestamp_ms=int(fields[6]) if told else 0,
-        group=fields[7] if told else "",
-        client_host=client_host,
-    )
-
-
-def _end_transaction(fields: list[str], client_host: str) -> TraceView:
-    return TraceView(
-        trace_type=TraceType.END_TRANSACTION,
-        timestamp_ms=int(fields[0]),
-        region_id=fields[1],
-        group=fields[2],
-        topic=fields[3],
-        message_id=fields[4],
-        tags=_text(fields[5]),
-        keys=_text(fields[6]),
-        store_host=fields[7],
-        transaction_state=fields[10],
-        from_transaction_check=_truth(fields[11]),
-        client_host=client_host,
-    )
-
-
-def _recall(fields: list[str], client_host: str) -> TraceView:
-    return TraceView(
-        trace_type=TraceType.RECALL,
-        timestamp_ms=int(fields[0]),
-        region_id=fields[1],
-        group=fields[2],
-        topic=fields[3],
-        message_id=fields[4],
-        success=_truth(fields[5]),
-        client_host=client_host,
-    )
-
-
-_READERS: Final[Mapping[str, Callable[[list[str], str], TraceView]]] = {
-    TraceType.PUB: _pub,
-    TraceType.SUB_BEFORE: _sub_before,
-    TraceType.SUB_AFTER: _sub_after,
-    TraceType.END_TRANSACTION: _end_transaction,
-    TraceType.RECALL: _recall,
-}
+def _layout(kind: str, count: int) -> list[str]:
+    """The fields of a record of this ``kind`` with ``count`` of them; none of an unknown kind."""
+    layout = _LAYOUTS.get(kind, [])
+    if kind == TraceType.PUB and count == _FIELDS_OF_OLD_PUB:
+        return [name for name in layout if name != "offset_message_id"]
+    if kind == TraceType.SUB_AFTER and count < len(layout):
+        return layout[:_FIELDS_OF_OLD_SUB_AFTER]
+    return layout
 
 
 def _text(field: str) -> str:
@@ -166,3 +93,33 @@ def _text(field: str) -> str:
 
 def _truth(field: str) -> bool:
     return field.lower() == "true"
+
+
+_BEGIN: Final = "timestamp_ms region_id group topic message_id"
+_MESSAGE: Final = f"{_BEGIN} tags keys store_host -"
+_LAYOUTS: Final[Mapping[str, list[str]]] = {
+    TraceType.PUB: f"{_MESSAGE} cost_time_ms - offset_message_id success".split(),
+    TraceType.SUB_BEFORE: (
+        "timestamp_ms region_id group request_id message_id retry_times keys".split()
+    ),
+    TraceType.SUB_AFTER: (
+        "request_id message_id cost_time_ms success keys - timestamp_ms group".split()
+    ),
+    TraceType.END_TRANSACTION: f"{_MESSAGE} - transaction_state from_transaction_check".split(),
+    TraceType.RECALL: f"{_BEGIN} success".split(),
+}
+"""The fields of a TraceView in the order they are written; ``-`` is not read."""
+
+_FIELDS_OF_OLD_PUB: Final = 12
+"""Before 4.3 or so there was no offset message id."""
+_FIELDS_OF_OLD_SUB_AFTER: Final = 5
+
+_READERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "timestamp_ms": int,
+    "cost_time_ms": int,
+    "retry_times": int,
+    "tags": _text,
+    "keys": _text,
+    "success": _truth,
+    "from_transaction_check": _truth,
+}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from orbitmq.consumer.process_queue import ProcessQueue
 from orbitmq.message import MessageQueue
@@ -58,14 +58,9 @@ class _Batch:
         return len(self.messages) - self.taken
 
 
-class _Before(NamedTuple):
-    """What a poll changes, as it was before."""
-
-    batch: _Batch
-    taken: int
-    position: int
-    settled: int
-    unsettled: bool
+_Before: TypeAlias = tuple[int, int, int, bool]
+"""What a poll changes, as it was before: the batch's ``taken``, the queue's ``position`` and
+``settled``, and whether it was unsettled. No class: it is made for each message."""
 
 
 def _tell_nobody(_: AssignedQueue, __: list[MessageView]) -> None:
@@ -231,29 +226,26 @@ class LitePullAssignment:
         return taken[0] if taken else None
 
     def _take(self, now_ms: int, count: int | None, tell: Tell) -> list[MessageView] | None:
-        before: _Before | None = None
+        batch: _Batch | None = None
+        before: _Before = (0, 0, 0, False)
         try:
             with self._lock:
                 self._skip_leaving()
                 if not self._batches:
                     return None
-                batch = self._batches[0]
-                assigned = batch.assigned
-                before = _Before(
-                    batch,
-                    batch.taken,
-                    assigned.position,
-                    assigned.settled,
-                    assigned in self._unsettled,
-                )
-                end = len(batch.messages) if count is None else batch.taken + count
-                messages = batch.messages[batch.taken : end]
+                first = self._batches[0]
+                assigned, taken = first.assigned, first.taken
+                unsettled = assigned in self._unsettled
+                before = (taken, assigned.position, assigned.settled, unsettled)
+                batch = first  # from here on there may be something to put back
+                end = len(batch.messages) if count is None else taken + count
+                messages = batch.messages[taken:end]
                 self._hand_out(batch, end, now_ms)
             tell(assigned, messages)
             return messages
         except BaseException:
-            if before is not None:
-                self._put_back(before)
+            if batch is not None:
+                self._put_back(batch, *before)
             raise
 
     def _hand_out(self, batch: _Batch, end: int, now_ms: int) -> None:
@@ -272,20 +264,21 @@ class LitePullAssignment:
             assigned.position = position
         self._unsettled.add(assigned)
 
-    def _put_back(self, before: _Before) -> None:
+    def _put_back(
+        self, batch: _Batch, taken: int, position: int, settled: int, unsettled: bool
+    ) -> None:
         """Have all as it was, wherever the poll was interrupted; others may have polled since."""
-        batch = before.batch
         with self._lock:
             assigned = batch.assigned
             if self._queues.get(assigned.queue) is assigned and batch.seeks == assigned.seeks:
-                batch.taken = before.taken
+                batch.taken = taken
                 if batch not in self._batches:
                     self._batches.appendleft(batch)
                 with assigned.process_queue.lock:
-                    assigned.process_queue.restore(batch.messages[before.taken :])
-                assigned.position = min(assigned.position, before.position)
-                assigned.settled = min(assigned.settled, before.settled)
-                if not before.unsettled:
+                    assigned.process_queue.restore(batch.messages[taken:])
+                assigned.position = min(assigned.position, position)
+                assigned.settled = min(assigned.settled, settled)
+                if not unsettled:
                     self._unsettled.discard(assigned)
             self._count_cached()
         self._wake_one()

@@ -28,7 +28,8 @@ from orbitmq.consumer.parts import (
     check_queue_listener,
     parts_and_settings,
 )
-from orbitmq.consumer.pull_task import PullSettings, PullTask
+from orbitmq.consumer.pull_task import PullTask
+from orbitmq.consumer.puller import PullSettings
 from orbitmq.consumer.queue_offsets import max_offset, min_offset
 from orbitmq.errors import ClientStateError, ConfigError
 from orbitmq.filters.subscription import Expression, build_subscription

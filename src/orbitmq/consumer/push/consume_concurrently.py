@@ -22,7 +22,7 @@ from orbitmq.consumer.push.listeners import ConsumeConcurrentlyContext, ConsumeS
 from orbitmq.errors import OrbitMQError
 from orbitmq.message import MessageQueue
 from orbitmq.wire.bodies import MessageModel
-from orbitmq.wire.message_view import MessageView
+from orbitmq.wire.message_view import MessageView, set_property_of_all
 from orbitmq.wire.properties import CONSUME_START_TIME
 
 log = logging.getLogger("orbitmq.consumer.consume")
@@ -89,8 +89,7 @@ class ConsumeConcurrently:
             request.told = hooks.before(request.task.queue, request.messages)
         request.started_ms = elapsed_ms(self._owner.clock)
         stamp = str(self._owner.clock.now_ms())
-        for message in request.messages:
-            message.set_property(CONSUME_START_TIME, stamp)
+        set_property_of_all(request.messages, CONSUME_START_TIME, stamp)
         self._running.add(request)
 
     def finished(

@@ -22,7 +22,8 @@ from orbitmq.consumer.flow_control import FlowControlTimes, FlowLimits
 from orbitmq.consumer.offsets import ReadOffset
 from orbitmq.consumer.parts import PushArguments, parts_and_settings
 from orbitmq.consumer.process_queue import LOCK_INTERVAL_MS
-from orbitmq.consumer.pull_task import PullSettings, PullTask
+from orbitmq.consumer.pull_task import PullTask
+from orbitmq.consumer.puller import PullSettings
 from orbitmq.consumer.push.consume_concurrently import ConsumeConcurrently
 from orbitmq.consumer.push.consume_directly import DirectCall
 from orbitmq.consumer.push.consume_orderly import ConsumeOrderly

@@ -144,7 +144,9 @@ class Listener:
         """Have a plain function consume ``messages``; what it raises is a failure, logged."""
         answer: object = None
         try:
-            answer = self._function(*self._arguments(messages, context))
+            answer = self._ask(messages, context)
+            if answer is None:
+                return ConsumeStatus.SUCCESS
             if not isinstance(answer, _PLAIN_ANSWERS) and isinstance(answer, Awaitable):
                 return self._complete(self._awaited(answer, messages, context))
             return _status(answer)
@@ -157,7 +159,7 @@ class Listener:
         self, messages: Sequence[MessageView], context: ConsumeContext
     ) -> ConsumeStatus:
         """The same for a coroutine function. A task that is cancelled from outside stays so."""
-        answer = self._function(*self._arguments(messages, context))
+        answer = self._ask(messages, context)
         return await self._awaited(answer, messages, context)
 
     async def _awaited(
@@ -179,10 +181,10 @@ class Listener:
         log.error(_FAILED, self, count, context.message_queue, first, exc_info=error)
         return ConsumeStatus.RECONSUME_LATER
 
-    def _arguments(
-        self, messages: Sequence[MessageView], context: ConsumeContext
-    ) -> tuple[object, ...]:
-        return (messages, context) if self._wants_context else (messages,)
+    def _ask(self, messages: Sequence[MessageView], context: ConsumeContext) -> Any:
+        if self._wants_context:
+            return self._function(messages, context)
+        return self._function(messages)
 
 
 def _checked(name: str, value: object) -> int:
