@@ -18,7 +18,7 @@ from benchmarks.brokers import find_apache
 from benchmarks.growth import SIZES
 from benchmarks.machine import describe
 from benchmarks.results import HEADINGS, Result, cells, line, markdown
-from benchmarks.subjects import ALONE, BROKERS, SUBJECTS, Options
+from benchmarks.subjects import ALONE, BROKERS, RIVALS, SUBJECTS, Options
 
 
 def main() -> None:
@@ -41,17 +41,33 @@ def main() -> None:
     parser.add_argument(
         "--pictures", type=Path, default=Path("docs/pictures"), help="where plots go"
     )
-    parser.add_argument("--alone", action="store_true", help="without Apache's broker")
+    beside = parser.add_mutually_exclusive_group()
+    beside.add_argument("--alone", action="store_true", help="without Apache's broker")
+    beside.add_argument(
+        "--against",
+        type=Path,
+        metavar="SRC",
+        help="instead of Apache's broker that of another version of ours, whose `src` is here",
+    )
     arguments = parser.parse_args()
     subjects = chosen(arguments.subjects)
-    apache = None if arguments.alone or set(subjects) <= ALONE else find_apache()
+    if arguments.against and not set(subjects) <= RIVALS:
+        parser.error(f"--against goes with {', '.join(sorted(RIVALS))} only")
+    if arguments.against and not (arguments.against / "orbitmq").is_dir():
+        parser.error(f"--against {arguments.against}: there is no orbitmq in it; name a `src`")
+    apache = None
+    if not (arguments.against or arguments.alone or set(subjects) <= ALONE):
+        apache = find_apache()
+    rival = arguments.against.resolve() if arguments.against else apache
     options = Options(
-        apache, arguments.seconds, arguments.rounds, arguments.largest, arguments.pictures
+        rival, arguments.seconds, arguments.rounds, arguments.largest, arguments.pictures
     )
     described = describe(apache)
     for name, value in described.items():
         print(f"{name}: {value}")
-    print(line(HEADINGS))
+    print(
+        line([word.replace("Apache", "other") if arguments.against else word for word in HEADINGS])
+    )
     results: list[Result] = []
     try:
         for subject in subjects:

@@ -7,15 +7,17 @@ from functools import partial
 
 import msgspec
 
-from benchmarks.brokers import RunningBroker, fill, generate, in_turn, pair
+from benchmarks.brokers import Rival, RunningBroker, fill, generate, in_turn, pair
 from benchmarks.plan import Outcome, Plan
 from benchmarks.results import Result, compare, compare_outcomes
-from tests.apache.jars import ApacheRelease
 
 KIB = 1 << 10
 FILLED = {100: 400_000, KIB: 100_000, 64 * KIB: 8_192}
 """How many messages of which size there are to be pulled."""
 LATENCY_RATE = 10_000
+WARM_UP_TOPIC = "bench-warm-up"
+_WARM_UP = 5
+"""How many times as long as a measurement."""
 
 
 class Case(msgspec.Struct):
@@ -70,25 +72,24 @@ def run_case(case: Case, seconds: float, broker: RunningBroker) -> Outcome:
     )
 
 
-def send_figures(
-    apache: ApacheRelease | None, flush: str, seconds: float, rounds: int
-) -> Iterator[Result]:
+def send_figures(rival: Rival, flush: str, seconds: float, rounds: int) -> Iterator[Result]:
     """Sends in one flush mode; with ``async`` also the start and the memory."""
-    with pair(apache, flush) as brokers:
+    with pair(rival, flush) as brokers:
         if flush == "async":
             yield start_figure(brokers)
             yield memory_figure("memory, just started", brokers)
         for broker in brokers:
             for body in FILLED:
                 fill(broker, _topic("send", body), 0)
+        warm_up(brokers, _WARM_UP * seconds)
         yield from load_figures(SENDS, brokers, seconds, rounds, sync=flush == "sync")
         if flush == "async":
             yield memory_figure("memory, after the sends", brokers)
 
 
-def pull_figures(apache: ApacheRelease | None, seconds: float, rounds: int) -> Iterator[Result]:
+def pull_figures(rival: Rival, seconds: float, rounds: int) -> Iterator[Result]:
     """Pulls of what is there."""
-    with pair(apache, "async") as brokers:
+    with pair(rival, "async") as brokers:
         for broker in brokers:
             for body, count in FILLED.items():
                 fill(broker, _topic("pull", body), count, body)
@@ -96,9 +97,17 @@ def pull_figures(apache: ApacheRelease | None, seconds: float, rounds: int) -> I
         yield memory_figure("memory, after the pulls", brokers)
 
 
-def mixed_figures(apache: ApacheRelease | None, seconds: float, rounds: int) -> Iterator[Result]:
+def warm_up(brokers: list[RunningBroker], seconds: float) -> None:
+    """Load each broker for a while, so that Java has compiled what it runs."""
+    for broker in brokers:
+        fill(broker, WARM_UP_TOPIC, 0)
+        generate(Plan("send", broker.address, WARM_UP_TOPIC, window=64, seconds=seconds))
+
+
+def mixed_figures(rival: Rival, seconds: float, rounds: int) -> Iterator[Result]:
     """Sends, and consumers that wait for them."""
-    with pair(apache, "async") as brokers:
+    with pair(rival, "async") as brokers:
+        warm_up(brokers, _WARM_UP * seconds)
         yield from load_figures([MIXED], brokers, seconds, rounds)
 
 
@@ -117,9 +126,10 @@ def load_figures(
         yield compare_outcomes(name, outcomes, aim)
 
 
-def latency_figures(apache: ApacheRelease | None, seconds: float, rounds: int) -> Iterator[Result]:
+def latency_figures(rival: Rival, seconds: float, rounds: int) -> Iterator[Result]:
     """How soon a send is answered, at a steady rate."""
-    with pair(apache, "async") as brokers:
+    with pair(rival, "async") as brokers:
+        warm_up(brokers, seconds)
         for broker in brokers:
             fill(broker, "bench-latency", 0)
 

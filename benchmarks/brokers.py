@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,6 +23,9 @@ from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import NEWEST, ApacheMissingError, ApacheRelease, find_release
 
 _T = TypeVar("_T")
+
+Rival: TypeAlias = ApacheRelease | Path | None
+"""Whom our broker is measured beside: Apache's, the ``src`` of another version of ours, nobody."""
 
 GENEROUS_PULLS = {
     "maxTransferCountOnMessageInMemory": 1024,
@@ -47,17 +50,24 @@ class RunningBroker:
 
 @contextmanager
 def orbitmq_broker(
-    flush: str, store: Path | None = None, program: Sequence[str] = ("orbitmq.cli", "broker")
+    flush: str,
+    store: Path | None = None,
+    program: Sequence[str] = ("orbitmq.cli", "broker"),
+    source: Path | None = None,
 ) -> Iterator[RunningBroker]:
     """``orbitmq broker`` on free ports; without a store with a temporary one.
 
-    ``program`` is the module to run, and its first arguments.
+    ``program`` is the module to run, and its first arguments; ``source`` another version's ``src``.
     """
+    environment = {**os.environ, "PYTHONPATH": str(source)} if source else None
     began = time.perf_counter()
     command = [sys.executable, "-m", *program, "--port", "0"]
     command += ["--store", str(store)] if store else []
     process = subprocess.Popen(
-        [*command, "--name-server-port", "0", "--flush", flush], stdout=subprocess.PIPE, text=True
+        [*command, "--name-server-port", "0", "--flush", flush],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     assert process.stdout is not None
     try:
@@ -130,12 +140,14 @@ def _java_children(parent: int) -> list[int]:
 
 
 @contextmanager
-def pair(apache: ApacheRelease | None, flush: str) -> Iterator[list[RunningBroker]]:
-    """Our broker, and Apache's beside it where it can run."""
+def pair(rival: Rival, flush: str) -> Iterator[list[RunningBroker]]:
+    """Our broker, and the rival beside it, if there is one."""
     with ExitStack() as stack:
         brokers = [stack.enter_context(orbitmq_broker(flush))]
-        if apache:
-            brokers.append(stack.enter_context(apache_broker(apache, flush)))
+        if isinstance(rival, Path):
+            brokers.append(stack.enter_context(orbitmq_broker(flush, source=rival)))
+        elif rival:
+            brokers.append(stack.enter_context(apache_broker(rival, flush)))
         yield brokers
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from benchmarks.brokers import RunningBroker, generate, pair
+from benchmarks.brokers import Rival, RunningBroker, generate, pair
 from benchmarks.crowd import check_descriptors
 from benchmarks.plan import Plan
 from benchmarks.results import Result, compare
-from tests.apache.jars import ApacheRelease
 
 CONNECTIONS = 5_000
 HELD = 10_000
@@ -17,7 +16,7 @@ HOLDERS = 100
 
 
 def connection_figures(
-    apache: ApacheRelease | None,
+    rival: Rival,
     seconds: float,
     rounds: int,
     connections: int = CONNECTIONS,
@@ -31,9 +30,9 @@ def connection_figures(
         return
     opened, woken = [], []
     for _ in range(rounds):
-        with pair(apache, "async") as brokers:
+        with pair(rival, "async") as brokers:
             opened.append([_connected(broker, connections) for broker in brokers])
-        with pair(apache, "async") as brokers:
+        with pair(rival, "async") as brokers:
             woken.append([_woken(broker, held, seconds) for broker in brokers])
     names = [("time to connect", "s"), ("memory each", "KB")]
     yield from _compare(f"{connections:,} connections", names, opened)

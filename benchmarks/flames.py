@@ -20,6 +20,7 @@ from benchmarks.flame_svg import Stack, flame_graph
 from benchmarks.plan import Outcome, Plan
 from benchmarks.plots import write
 from benchmarks.results import Result
+from benchmarks.sampled_broker import OUTSIDE
 
 LOADS: Mapping[str, tuple[str, str, int, int]] = {
     "sends": ("send, 64 in flight", "send", 0, 64),
@@ -30,6 +31,7 @@ LOADS: Mapping[str, tuple[str, str, int, int]] = {
 FILLED = 400_000
 LONGER = 10
 """A sampler sees little in a second."""
+THREAD, ALL_THREADS = "the broker's thread", "all threads"
 _LEAST_SHARE = 0.01
 _PATIENCE_SECONDS = 300.0
 
@@ -39,8 +41,13 @@ def flame_figures(
     pictures: Path,
     filled: int = FILLED,
     loads: Mapping[str, tuple[str, str, int, int]] = LOADS,
+    written: Path = Path("build/flames.md"),
 ) -> Iterator[Result]:
-    """A picture of each load, and what each module's own code takes of a message's time."""
+    """A picture of each load, and what each module's own code takes of a message's time.
+
+    The same goes to ``written``, as a table.
+    """
+    costs: dict[str, dict[str, float]] = {}
     with sampled_broker() as (broker, take_stacks):
         for name, (title, mode, size, window) in loads.items():
             topic = f"bench-{name}"
@@ -55,21 +62,47 @@ def flame_figures(
             stacks = take_stacks()
             picture = flame_graph(f"{title}: the broker's thread", stacks)
             write(pictures / f"flame-{name}.svg", picture)
-            yield from _by_module(title, stacks, outcome)
+            costs[title] = by_module(stacks, outcome)
+            for module, cost in costs[title].items():
+                yield Result(f"{title}: {module}", "us CPU", cost)
+    write(written, table(costs))
 
 
-def _by_module(title: str, stacks: Mapping[Stack, float], outcome: Outcome) -> Iterator[Result]:
-    """The modules that take most, in microseconds a message; all threads together at the end."""
+def by_module(stacks: Mapping[Stack, float], outcome: Outcome) -> dict[str, float]:
+    """What the modules take, in microseconds a message, most first; all threads at the end."""
     own: Counter[str] = Counter()
     for stack, nanoseconds in stacks.items():
-        own[stack[-1].partition(":")[0]] += int(nanoseconds)
+        own[_file(stack[-1])] += int(nanoseconds)
     messages = max(1.0, outcome.messages + outcome.figures[0])
     whole = own.total()
-    for module, nanoseconds in own.most_common():
-        if nanoseconds > whole * _LEAST_SHARE:
-            yield Result(f"{title}: {module}", "us CPU", nanoseconds / 1000 / messages)
-    yield Result(f"{title}: the broker's thread", "us CPU", whole / 1000 / messages)
-    yield Result(f"{title}: all threads", "us CPU", outcome.cpu)
+    costs = {
+        module: nanoseconds / 1000 / messages
+        for module, nanoseconds in own.most_common()
+        if nanoseconds > whole * _LEAST_SHARE
+    }
+    return costs | {THREAD: whole / 1000 / messages, ALL_THREADS: outcome.cpu}
+
+
+def table(costs: Mapping[str, Mapping[str, float]]) -> str:
+    """The modules of all loads, in Markdown: those first that take most in one of them."""
+    most: dict[str, float] = {}
+    for load in costs.values():
+        for module, cost in load.items():
+            most[module] = max(most.get(module, 0.0), cost / load[THREAD])
+    sums = [THREAD, ALL_THREADS]
+    modules = sorted(most.keys() - sums, key=lambda module: -most[module]) + sums
+    rows = [["us a message", *costs], ["---"] * (len(costs) + 1)]
+    for module in modules:
+        shown = (load.get(module) for load in costs.values())
+        cells = ["" if cost is None else f"{cost:.2f}" for cost in shown]
+        rows.append([f"`{module}`" if module.endswith(".py") else module, *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _file(name: str) -> str:
+    """The file that a function is in, below the package; the loop as it is."""
+    module, _, function = name.partition(":")
+    return function if name == OUTSIDE else f"{module.replace('.', '/')}.py"
 
 
 class _Stacks:

@@ -10,7 +10,7 @@ from statistics import median
 from benchmarks.plan import Outcome
 
 HEADINGS = ("", "", "OrbitMQ", "Apache", "ratio", "from", "to", "aim", "CPU us", "Apache")
-_WIDTHS = (50, 11, 12, 12, 8, 8, 8, 6, 9, 9)
+_WIDTHS = (60, 11, 12, 12, 8, 8, 8, 6, 9, 9)
 
 
 @dataclass

@@ -22,6 +22,7 @@ INTERVAL_SECONDS = 0.001
 OUTSIDE = "loop:uvloop and kernel"
 """What is not Python code of ours: the loop, and the system calls it makes."""
 _PACKAGE = "orbitmq."
+_RUNNER = "asyncio.runners"
 _BEGIN = opcode.opmap["RESUME"]
 
 
@@ -64,7 +65,9 @@ def stack_of(frame: FrameType | None) -> tuple[str, ...]:
         frame = frame.f_back
     while frame is not None:
         module = frame.f_globals.get("__name__", "?")
-        if module.startswith(_PACKAGE) and not module.startswith("orbitmq.cli"):
+        if module == _RUNNER:  # what runs the loop
+            break
+        if module.startswith(_PACKAGE):
             names.append(f"{module.removeprefix(_PACKAGE)}:{frame.f_code.co_qualname}")
         frame = frame.f_back
     return (OUTSIDE, *reversed(names))

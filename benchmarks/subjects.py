@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.broker_figures import latency_figures, mixed_figures, pull_figures, send_figures
-from benchmarks.brokers import fill, orbitmq_broker
+from benchmarks.brokers import Rival, fill, orbitmq_broker
 from benchmarks.connection_figures import connection_figures
 from benchmarks.consumer_figures import consumer_figures
 from benchmarks.flames import flame_figures
@@ -33,37 +33,42 @@ _PERIOD = 30
 
 @dataclass
 class Options:
-    """How to measure: beside which release (None: ours alone), how long, how often, how much."""
+    """How to measure: beside whom, how long, how often, how much; where pictures go."""
 
-    apache: ApacheRelease | None
+    rival: Rival
     seconds: float
     rounds: int
     largest: int
     pictures: Path
 
+    @property
+    def apache(self) -> ApacheRelease | None:
+        """Apache's release, if that is the rival."""
+        return None if isinstance(self.rival, Path) else self.rival
+
 
 def _sends(options: Options) -> Iterator[Result]:
-    return send_figures(options.apache, "async", options.seconds, options.rounds)
+    return send_figures(options.rival, "async", options.seconds, options.rounds)
 
 
 def _sync(options: Options) -> Iterator[Result]:
-    return send_figures(options.apache, "sync", options.seconds, options.rounds)
+    return send_figures(options.rival, "sync", options.seconds, options.rounds)
 
 
 def _pulls(options: Options) -> Iterator[Result]:
-    return pull_figures(options.apache, options.seconds, options.rounds)
+    return pull_figures(options.rival, options.seconds, options.rounds)
 
 
 def _mixed(options: Options) -> Iterator[Result]:
-    return mixed_figures(options.apache, options.seconds, options.rounds)
+    return mixed_figures(options.rival, options.seconds, options.rounds)
 
 
 def _latency(options: Options) -> Iterator[Result]:
-    return latency_figures(options.apache, _LONGER * options.seconds, options.rounds)
+    return latency_figures(options.rival, _LONGER * options.seconds, options.rounds)
 
 
 def _connections(options: Options) -> Iterator[Result]:
-    return connection_figures(options.apache, _LONGER * options.seconds, options.rounds)
+    return connection_figures(options.rival, _LONGER * options.seconds, options.rounds)
 
 
 def _consumers(options: Options) -> Iterator[Result]:
@@ -152,5 +157,7 @@ SUBJECTS: Mapping[str, Callable[[Options], Iterator[Result]]] = {
 """All of them, in the order of a run without a choice."""
 BROKERS = ("sends", "sync", "pulls", "mixed")
 """What is measured of the brokers alone."""
+RIVALS = frozenset({*BROKERS, "latency", "connections"})
+"""What can be measured of another version of ours, too."""
 ALONE = frozenset({"scaling", "flames", "growth", "spark", "periodic", "workers"})
 """What is measured of ours only."""

@@ -15,6 +15,7 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.broker.redraft import redraft, store_timestamp
+from orbitmq.store.check import check_store, find_layout
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.file_ops import FILE_OPS
 from orbitmq.store.timer_log import UNIT_SIZE, TimerLog
@@ -157,6 +158,7 @@ class Store:
         """Open it with our broker: what is due comes when it is, and nothing else does."""
         if self.has_timers:
             check_bytes(self.directory)
+            check_timers(self.directory)
         clock = ManualClock(wall_ms())
         broker = Broker(BrokerConfig(broker_name=self.name), self.directory, HOST, clock)
         try:
@@ -171,6 +173,13 @@ class Store:
                 assert found[body] >= due_ms - 1, body
         finally:
             broker.close()
+        check_timers(self.directory)
+
+
+def check_timers(directory: Path) -> None:
+    """Nothing is wrong with the timers, whoever wrote them last."""
+    found = check_store(directory, find_layout(directory))
+    assert [problem for problem in found.problems if problem.kind == "timers"] == []
 
 
 def check_bytes(directory: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -14,13 +16,18 @@ from benchmarks.brokers import RunningBroker, fill, in_turn, orbitmq_broker
 from benchmarks.connection_figures import connection_figures
 from benchmarks.plan import Outcome
 from benchmarks.results import HEADINGS, cells, compare, compare_outcomes, line, markdown
+from benchmarks.sampled_broker import OUTSIDE, stack_of
 from benchmarks.scaling import scaling_figures
+from orbitmq.net.dispatcher import Dispatcher
+from orbitmq.wire.command import RemotingCommand
+from tests.docs.snippets import ROOT
 from tests.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.results import Result
+    from orbitmq.net.connection import Connection
 
 
 def broker_named(name: str) -> RunningBroker:
@@ -55,6 +62,13 @@ def test_processor_time_stands_beside_rates() -> None:
     assert line(cells(alone)).split()[-1] == "10.00"
     assert markdown([result]).count("|\n") == 3
     assert len(cells(result)) == len(HEADINGS)
+
+
+def test_another_version_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_figures, "MIXED", Case("mixed", "mixed", connections=3))
+    (result,) = broker_figures.mixed_figures(ROOT / "src", 0.1, 1)
+    assert result.ratio is not None
+    assert result.apache_cpu is not None
 
 
 def test_the_interpreter_is_named() -> None:
@@ -96,9 +110,45 @@ def test_scaling(tmp_path: Path) -> None:
 
 def test_flames(tmp_path: Path) -> None:
     loads = {"sends": flames.LOADS["sends"]}
-    found = measured(flames.flame_figures(0.05, tmp_path, 2048, loads))
+    written = tmp_path / "flames.md"
+    found = measured(flames.flame_figures(0.05, tmp_path, 2048, loads, written))
     assert "send, 64 in flight: the broker's thread" in found
+    assert written.read_text().startswith("| us a message | send, 64 in flight |")
     assert (tmp_path / "flame-sends.svg").read_text().startswith("<svg")
+
+
+def test_time_is_told_by_module() -> None:
+    stacks = {
+        ("loop:uvloop and kernel",): 3e6,
+        ("loop:uvloop and kernel", "wire.record:encode_record"): 1e6,
+        ("loop:uvloop and kernel", "wire.record:encode_batch"): 5e6,
+    }
+    costs = flames.by_module(stacks, Outcome(900, 1.0, 0.018, [100.0]))
+    assert costs == {
+        "wire/record.py": 6.0,
+        "uvloop and kernel": 3.0,
+        flames.THREAD: 9.0,
+        flames.ALL_THREADS: 20.0,
+    }
+    assert flames.table({"send": costs}).splitlines()[2:] == [
+        "| `wire/record.py` | 6.00 |",
+        "| uvloop and kernel | 3.00 |",
+        "| the broker's thread | 9.00 |",
+        "| all threads | 20.00 |",
+    ]
+
+
+def test_a_stack_begins_where_the_loop_calls() -> None:
+    stacks: list[tuple[str, ...]] = []
+
+    def handler(_command: RemotingCommand, _connection: Connection) -> None:
+        stacks.append(stack_of(sys._getframe(1)))
+
+    async def dispatch() -> None:
+        Dispatcher({7: handler}).dispatch(RemotingCommand(code=7), cast("Connection", None))
+
+    asyncio.run(dispatch())
+    assert stacks == [(OUTSIDE, "net.dispatcher:Dispatcher.dispatch")]
 
 
 def test_the_sampler_sees_a_broker_at_work() -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,11 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.redraft import redraft
 from orbitmq.errors import BrokerError
+from orbitmq.store.check_timers import check_timers
+from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
+from orbitmq.store.file_ops import FILE_OPS
+from orbitmq.store.findings import Findings
 from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.headers import SendMessageRequestHeader
 from orbitmq.wire.ids import host_bytes
@@ -155,6 +160,7 @@ class TimerMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([0, 0, 2_000, 30 * HOUR_MS]))
     def restart(self, ms: int) -> None:
         self.broker.close()
+        self.look_through()
         self.clock.advance(ms)
         self.open(self.directory)
 
@@ -183,6 +189,14 @@ class TimerMachine(RuleBasedStateMachine):
             end = len(data.rstrip(b"\0")) // 52 * 52
             data[max(0, end - 52) :] = bytes(len(data) - max(0, end - 52))
             logs[-1].write_bytes(data)
+
+    def look_through(self) -> None:
+        """After a proper end wheel, timer log and commit log agree to the last entry."""
+        findings = Findings()
+        log = CommitLog(FILE_OPS, self.directory / "commitlog", 1 << 16)
+        with closing(log):
+            check_timers(self.directory, log, log.end, findings, lambda *_: None)
+        assert findings.problems == []
 
     def slot(self, body: bytes) -> int:
         precision_ms = self.config.store_config.timer_precision_ms

@@ -237,6 +237,9 @@ def test_what_is_no_store_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert run(action, tmp_path / "nowhere") == 2
         assert "is no store directory" in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "broker-a-0" / "commitlog").mkdir(parents=True)
+    assert run("check", tmp_path) == 2
+    assert f"such as {tmp_path / 'broker-a-0'}" in capsys.readouterr().err
 
 
 def test_topics_that_were_deleted_are_no_problem(

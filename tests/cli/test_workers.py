@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from orbitmq import LitePullConsumer, Message, MessageView, Producer, PushConsumer
+from orbitmq import Admin, LitePullConsumer, Message, MessageView, Producer, PushConsumer
 from orbitmq.errors import OrbitMQError
 from tests.cli.test_broker import Started, exchange, failure, started, stopped
 from tests.net.certificates import Certificates
@@ -160,3 +160,18 @@ def test_a_worker_that_cannot_start_stops_all(tmp_path: Path) -> None:
         line = failure("--workers", "2", *FREE_PORTS, *store(tmp_path))
         assert re.search(r"worker broker-a-\d does not start: .* is used by another broker", line)
         assert stopped(broker, signal.SIGTERM) == (0, "", "")
+
+
+def test_operators_reach_all_workers(tmp_path: Path) -> None:
+    options = ["--workers", "2", *store(tmp_path)]
+    with started(*options) as broker, Admin(name_server=broker.name_server) as admin:
+        assert sorted(admin.create_topic("made", 1)) == sorted(addresses(broker))
+        admin.update_broker_config({"fileReservedTime": 48}, broker="broker-a-1")
+        kept = [broker.store / name / "config" / "orbitmq.properties" for name in sorted(NAMES)]
+        assert [path.exists() for path in kept] == [False, True]
+        assert stopped(broker, signal.SIGTERM) == (0, "", "")
+    with started(*options) as broker, Admin(name_server=broker.name_server) as admin:
+        assert admin.broker_config("broker-a-0")["fileReservedTime"] == "72"
+        assert admin.broker_config("broker-a-1")["fileReservedTime"] == "48"
+        route = admin.topic_route("made")
+        assert {data.broker_name for data in route.broker_datas} == NAMES

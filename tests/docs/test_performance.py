@@ -19,13 +19,13 @@ PAGES = [PERFORMANCE, "docs/benchmarks.md"]
 def commands(page: str) -> list[list[str]]:
     """The words after `python -m benchmarks`, wherever the page says it."""
     text = (ROOT / page).read_text("utf-8")
-    found = re.findall(r"python -m benchmarks( [^`#\n]*)?(?=[`#\n])", text)
+    found = re.findall(r"python -m benchmarks((?: [^`#\n]*)?)(?=[`#\n])", text)
     return [shlex.split(words) for words in found]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_subjects_and_options_are_those_there_are(page: str) -> None:
-    options = {"--seconds", "--rounds", "--alone", "--pictures", "--largest"}
+    options = {"--seconds", "--rounds", "--alone", "--pictures", "--largest", "--against"}
     named = commands(page)
     assert len(named) > 1
     for words in named:
@@ -42,6 +42,13 @@ def test_every_picture_is_one() -> None:
         assert root.tag.endswith("svg")
     for subject in SCALED:
         assert f"pictures/scaling-{subject.replace(' ', '-')}.svg" in pictures
+
+
+def test_every_module_is_there() -> None:
+    text = (ROOT / PERFORMANCE).read_text("utf-8")
+    modules = set(re.findall(r"`([a-z_/]+\.py)`", text))
+    assert modules
+    assert {name for name in modules if not (ROOT / "src" / "orbitmq" / name).is_file()} == set()
 
 
 def test_how_to_see_what_built_the_interpreter(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,98 +100,13 @@ class Broker:
         with ExitStack() as undo:
             self.store = MessageStore.open(directory, config.store_config, clock, file_ops)
             undo.callback(self.store.close)
-            self.topics = TopicTable(config, clock.now_ms, delays.max_level)
-            self.groups = GroupTable(config, clock.now_ms)
-            self.offsets = ConsumerOffsets(most=config.max_offset_entries)
-            self.consumers: ConsumerTable[Hashable] = ConsumerTable()
-            self.producers: ProducerTable[Hashable] = ProducerTable()
-            self.locks = QueueLocks()
-            self.retrying = Retrying(
-                config,
-                self.store,
-                self.topics,
-                self.groups,
-                self.locks,
-                delays,
-                self.now_ms,
-                store_host,
-            )
-            self.delivery = Delivery(self.store, delays, self.write)
-            self.timers = self._open_timers(file_ops)
-            self._timer_flusher: TimerFlusher | None = None
-            if self.timers is not None:
-                self._timer_flusher = TimerFlusher(self.timers.timers, clock.now_ms)
-                undo.callback(self._timer_flusher.close)
-            self.deferring = Deferring(self.store, config.broker_name, self.timers, clock.now_ms)
-            transaction_metrics = TransactionMetrics(clock.now_ms)
-            self.sending = Sending(
-                config,
-                self.store,
-                self.topics,
-                self.retrying,
-                self.deferring,
-                transaction_metrics,
-                store_host,
-            )
-            self.recalling = Recalling(config, self.store, self.topics, clock.now_ms, store_host)
-            self.replying: Replying[Hashable] = Replying(
-                self.sending, self.producers, store=config.store_reply_messages
-            )
-            self.transactions = Transactions(
-                self.store,
-                store_host,
-                config.transaction_timeout_ms,
-                clock.now_ms,
-                transaction_metrics,
-            )
-            self.transaction_checker = TransactionChecker(
-                self.store,
-                self.offsets,
-                self.topics,
-                _rules(config),
-                self.write,
-                clock.now_ms,
-                transaction_metrics,
-            )
-            self.queries: Queries[Hashable] = Queries(self.store, self.consumers)
-            self.filter_budget = FilterBudget(clock.monotonic)
-            self.pulling: Pulling[Hashable, Any] = Pulling(
-                config,
-                self.store,
-                self.topics,
-                self.groups,
-                self.consumers,
-                self.offsets,
-                self.filter_budget,
-                self.statistics,
-            )
-            self.operating: Operating[Hashable] = Operating(
-                config.broker_name,
-                self.store,
-                self.topics,
-                self.groups,
-                self.consumers,
-                self.offsets,
-                self.pulling.held,
-            )
-            self.request_modes = RequestModes(self.topics, self.groups)
-            self.clean_up = CleanUp(
-                config, self.store, self.topics, self.groups, self.offsets, self.statistics
-            )
-            tables = Tables(
-                self.topics,
-                self.groups,
-                self.offsets,
-                self.delivery,
-                self.request_modes,
-                transaction_metrics,
-                self.timers.metrics if self.timers is not None else None,
-            )
-            sync = config.store_config.flush_mode is FlushMode.SYNC
-            self.saved = SavedTables(directory, tables, clock, sync=sync)
-            self.saved.load()
-            for topic in self.saved.deleted_topics:  # its queues may be there still
-                self.store.delete_topic(topic)
+            self._make_tables(config, delays)
+            self._make_delivery(config, delays, file_ops, undo)
+            self._make_transactions(config)
+            self._make_sending(config)
+            self._make_pulling(config)
+            self._make_operating(config)
+            self._load_tables(directory, config)
             undo.pop_all()
         self._waiting = self._what_waits()
         self._timetable = self._make_timetable()
@@ -199,6 +114,121 @@ class Broker:
         self.retrying.on_sent_back = self._sent_back
         self.store.add_write_listener(self.statistics.written)
         self.store.add_write_listener(self._written)
+
+    def _make_tables(self, config: BrokerConfig, delays: DelayLevels) -> None:
+        """What is known of topics, groups and clients."""
+        self.topics = TopicTable(config, self.clock.now_ms, delays.max_level)
+        self.groups = GroupTable(config, self.clock.now_ms)
+        self.offsets = ConsumerOffsets(most=config.max_offset_entries)
+        self.consumers: ConsumerTable[Hashable] = ConsumerTable()
+        self.producers: ProducerTable[Hashable] = ProducerTable()
+        self.locks = QueueLocks()
+        self.request_modes = RequestModes(self.topics, self.groups)
+
+    def _make_delivery(
+        self, config: BrokerConfig, delays: DelayLevels, file_ops: FileOps, undo: ExitStack
+    ) -> None:
+        """What comes later: retries, delays and timers."""
+        self.retrying = Retrying(
+            config,
+            self.store,
+            self.topics,
+            self.groups,
+            self.locks,
+            delays,
+            self.now_ms,
+            self.store_host,
+        )
+        self.delivery = Delivery(self.store, delays, self.write)
+        self.timers = self._open_timers(file_ops)
+        self._timer_flusher: TimerFlusher | None = None
+        if self.timers is not None:
+            self._timer_flusher = TimerFlusher(self.timers.timers, self.clock.now_ms)
+            undo.callback(self._timer_flusher.close)
+        self.deferring = Deferring(self.store, config.broker_name, self.timers, self.clock.now_ms)
+
+    def _make_transactions(self, config: BrokerConfig) -> None:
+        metrics = TransactionMetrics(self.clock.now_ms)
+        self.transactions = Transactions(
+            self.store,
+            self.store_host,
+            config.transaction_timeout_ms,
+            self.clock.now_ms,
+            metrics,
+        )
+        self.transaction_checker = TransactionChecker(
+            self.store,
+            self.offsets,
+            self.topics,
+            _rules(config),
+            self.write,
+            self.clock.now_ms,
+            metrics,
+        )
+
+    def _make_sending(self, config: BrokerConfig) -> None:
+        """What producers ask for."""
+        self.sending = Sending(
+            config,
+            self.store,
+            self.topics,
+            self.retrying,
+            self.deferring,
+            self.transactions.metrics,
+            self.store_host,
+        )
+        self.recalling = Recalling(
+            config, self.store, self.topics, self.clock.now_ms, self.store_host
+        )
+        self.replying: Replying[Hashable] = Replying(
+            self.sending, self.producers, store=config.store_reply_messages
+        )
+
+    def _make_pulling(self, config: BrokerConfig) -> None:
+        """What consumers ask for."""
+        self.filter_budget = FilterBudget(self.clock.monotonic)
+        self.pulling: Pulling[Hashable, Any] = Pulling(
+            config,
+            self.store,
+            self.topics,
+            self.groups,
+            self.consumers,
+            self.offsets,
+            self.filter_budget,
+            self.statistics,
+        )
+
+    def _make_operating(self, config: BrokerConfig) -> None:
+        """What operators and tools ask for."""
+        self.queries: Queries[Hashable] = Queries(self.store, self.consumers)
+        self.operating: Operating[Hashable] = Operating(
+            config.broker_name,
+            self.store,
+            self.topics,
+            self.groups,
+            self.consumers,
+            self.offsets,
+            self.pulling.held,
+        )
+        self.clean_up = CleanUp(
+            config, self.store, self.topics, self.groups, self.offsets, self.statistics
+        )
+
+    def _load_tables(self, directory: Path, config: BrokerConfig) -> None:
+        tables = Tables(
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delivery,
+            self.request_modes,
+            self.transactions.metrics,
+            self.timers.metrics if self.timers is not None else None,
+        )
+        sync = config.store_config.flush_mode is FlushMode.SYNC
+        self.saved = SavedTables(directory, tables, self.clock, sync=sync)
+        self.saved.load()
+        for topic in self.saved.deleted_topics:  # its queues may be there still
+            self.store.delete_topic(topic)
 
     def _what_waits(self) -> list[DueWork]:
         waiting = [DueWork("delayed messages", self.delivery)]

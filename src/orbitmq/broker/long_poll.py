@@ -8,7 +8,7 @@ are told while the store writes. Follows PullRequestHoldService.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from orbitmq.broker.filtering import EVERYTHING, MessageFilter
@@ -74,20 +74,18 @@ class _Queue(Generic[_RequestT]):
 
     def wanting(self, messages: Sequence[Arrival]) -> _Pulls[_RequestT]:
         """The pulls that want one of the messages, because it passes their filter."""
-        wanting: _Pulls[_RequestT] = {}
-
-        def add(pulls: Iterable[HeldPull[_RequestT]], end: int) -> None:
-            wanting.update((pull, None) for pull in pulls if pull.offset < end)
-
-        add(self._unfiltered, messages[-1][0])
+        last = messages[-1][0]
+        wanting = {pull: None for pull in self._unfiltered if pull.offset < last}
         if self._by_code:
             for code, end in {code: end for end, code, _ in messages}.items():  # the last of each
-                add(self._by_code.get(code, ()), end)
+                for pull in self._by_code.get(code, ()):
+                    if pull.offset < end:
+                        wanting[pull] = None
         for pulls in self._by_test.values():
             test = next(iter(pulls)).wanted.by_properties
             for end, _, properties in reversed(messages):
                 if test is None or test(properties):
-                    add(pulls, end)
+                    wanting |= {pull: None for pull in pulls if pull.offset < end}
                     break
         return wanting
 
@@ -149,7 +147,7 @@ class LongPollTable(Generic[_RequestT]):
         """These messages, one at least, now lie in a queue: ready who wants one of them."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
-            self._make_ready(list(queue.wanting(list(messages))))
+            self._make_ready(queue.wanting(list(messages)))
 
     def sweep(self, now_ms: int, max_offset: Callable[[str, int], int]) -> None:
         """Ready the pulls whose time is up, and those behind ``max_offset`` of their queue.
@@ -178,7 +176,7 @@ class LongPollTable(Generic[_RequestT]):
         ready, self._ready = self._ready, []
         return ready
 
-    def _make_ready(self, pulls: list[HeldPull[_RequestT]]) -> None:
+    def _make_ready(self, pulls: Collection[HeldPull[_RequestT]]) -> None:
         for pull in pulls:
             self._let_go(pull)
         self._ready += pulls

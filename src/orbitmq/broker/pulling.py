@@ -7,7 +7,7 @@ Follows PullMessageProcessor and DefaultPullMessageResultHandler; filters are ma
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from time import perf_counter
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -121,12 +121,12 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         return self._get(pull, topic, group, match)
 
     def pull_or_hold(
-        self, pull: Pull, owner: _OwnerT, request: _RequestT, now_ms: int
+        self, pull: Pull, owner: _OwnerT, request: _RequestT, now_ms: Callable[[], int]
     ) -> Pulled | None:
         """As :meth:`pull`, but None, and ``request`` held, when there is nothing yet.
 
         ``held`` will name it ready when there may be something, or its time is up; it is then
-        asked for by :meth:`pull`.
+        asked for by :meth:`pull`. ``now_ms`` is the time, which is asked for only then.
         """
         if pull.commit_offset is not None:
             check_offset(pull.commit_offset, pull.topic, pull.queue_id)
@@ -142,7 +142,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
                 pull.topic,
                 pull.queue_id,
                 pull.offset,
-                deadline_ms=now_ms + pull.suspend_ms,
+                deadline_ms=now_ms() + pull.suspend_ms,
                 wanted=self._within_budget(match),
                 owner=owner,
                 request=request,

@@ -51,6 +51,7 @@ from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, decode_batch
 _END: Final = "\x02"
 _UNIQ_KEY_MARK: Final = f"{_END}{UNIQ_KEY}\x01"
 _TAGS_MARK: Final = f"{_END}{TAGS}\x01"
+_TAGS: Final = TAGS.encode()
 _MULTI_TAG: Final = "MULTI_TAG"
 
 
@@ -134,9 +135,10 @@ class Sending:
         """Stage one message. Raises BrokerError when it is refused."""
         topic, queue_id = self._place(request, len(body))
         name = request.topic
-        text = f"{_END}{request.properties or ''}"  # now a separator stands before each name
-        if text[-1] != _END:  # 4.x clients leave the last one out
-            text += _END
+        properties = request.properties or ""
+        if properties and properties[-1] != _END:  # 4.x clients leave the last one out
+            properties += _END
+        text = _END + properties  # now a separator stands before each name
         if (
             "DELAY" in text
             or "TRAN_MSG" in text
@@ -148,19 +150,22 @@ class Sending:
         unique_key = _value(text, _UNIQ_KEY_MARK)
         if not unique_key:
             unique_key = create_unique_id()
-            text += f"{UNIQ_KEY}\x01{unique_key}{_END}"
-        properties = (text[1:] + self._suffix).encode()
-        if len(properties) > MAX_PROPERTIES_BYTES:
-            raise _too_many_properties(len(properties))
+            properties += f"{UNIQ_KEY}\x01{unique_key}{_END}"
+        stored = (properties + self._suffix).encode()
+        if len(stored) > MAX_PROPERTIES_BYTES:
+            raise _too_many_properties(len(stored))
+        sys_flag = request.sys_flag
+        if topic.topic_filter_type == _MULTI_TAG:
+            sys_flag |= MULTI_TAGS
         placed = self._store.append(
             Draft(
                 name,
                 queue_id,
                 body,
-                properties,
-                tags_code(_value(text, _TAGS_MARK)),
+                stored,
+                tags_code(_value(text, _TAGS_MARK)) if _TAGS_MARK in text else 0,
                 request.flag,
-                _sys_flag(request, topic),
+                sys_flag,
                 request.born_timestamp,
                 born_host,
                 self._store_host,
@@ -185,7 +190,8 @@ class Sending:
                 f"the batch to {name} is refused: neither retry topics nor delays go with a "
                 "batch; send its messages one by one"
             )
-        items = _batch_items(name, body)
+        data = bytes(body)
+        items = _batch_items(name, data)
         common = Draft(
             name,
             queue_id,
@@ -199,8 +205,7 @@ class Sending:
             self._store_host,
             request.reconsume_times or 0,
         )
-        tags_codes = [tags_code(find_property(properties, TAGS)) for _, _, properties in items]
-        placed = self._store.append_batch(common, items, tags_codes)
+        placed = self._store.append_batch(common, items, _tags_codes(data, items))
         return PlacedBatch(
             queue_id,
             placed.queue_offset,
@@ -365,7 +370,13 @@ def _sys_flag(request: SendRequest, topic: TopicConfig) -> int:
     return request.sys_flag
 
 
-def _batch_items(topic: str, body: bytes | memoryview) -> list[BatchItem]:
+def _tags_codes(body: bytes, items: list[BatchItem]) -> list[int]:
+    if _TAGS not in body:
+        return [0] * len(items)
+    return [tags_code(find_property(properties, TAGS)) for _, _, properties in items]
+
+
+def _batch_items(topic: str, body: bytes) -> list[BatchItem]:
     try:
         items = decode_batch(body)
     except RecordError as error:

@@ -9,12 +9,14 @@ billing, and of pop consumption are not there.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from orbitmq.broker.stats_items import Counts, Item, Items, Snapshot
 from orbitmq.broker.store_stats import StoreStats
 from orbitmq.names import RETRY_PREFIX, is_system_topic
-from orbitmq.store.appended import Written
+from orbitmq.store.appended import Appended, Written
 from orbitmq.store.consume_queue import ConsumeQueue
 
 log = logging.getLogger("orbitmq.broker")
@@ -24,6 +26,7 @@ COLLECT_INTERVAL_MS: Final = 1_000
 FORGET_INTERVAL_MS: Final = 600_000
 IDLE_MS: Final = 1_440 * 60_000
 """After how long without a message an item is forgotten."""
+_size_of: Final[Callable[[Appended], int]] = attrgetter("size")
 _AT_ONCE: Final = 2_000
 _MOST_ITEMS: Final = 20_000
 _MOST_PENDING: Final = 100_000
@@ -87,11 +90,12 @@ class Statistics:
         self.store.put += written.messages
         sizes = self._sizes
         for queue, runs in written.by_queue.items():
-            if queue not in sizes:
-                sizes[queue] = 0
+            size = sum(map(_size_of, runs))
+            if queue in sizes:
+                sizes[queue] += size
+            else:
+                sizes[queue] = size
                 self._first[queue] = runs[0].queue_offset
-            for run in runs:
-                sizes[queue] += run.size
 
     def pulled(
         self, group: str, topic: str, queue_id: int, number: int, size: int, seconds: float

@@ -78,6 +78,7 @@ async def _serve(brokers: list[BrokerConfig]) -> None:
             await node.start()
             nodes.push_async_callback(node.close)
             addresses.append(node.address)
+        process.started()
         _say(Report(addresses))
         await stop.wait()
 

@@ -184,17 +184,18 @@ def _config(options: argparse.Namespace) -> BrokerConfig:
 
 
 async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
+    from orbitmq.broker import process
     from orbitmq.broker.node import Node
-    from orbitmq.broker.process import told_to_stop
     from orbitmq.broker.workers import Workers
 
-    stop = told_to_stop()
+    stop = process.told_to_stop()
     brokers: Node | Workers
     if options.workers is None:
         brokers = Node(config)
     else:
         brokers = Workers(config, options.workers, log_level=options.log_level)
     await brokers.start()
+    process.started()
     try:
         addresses = [brokers.address] if isinstance(brokers, Node) else brokers.addresses
         print(

@@ -86,11 +86,7 @@ def locked(root: Path) -> Iterator[None]:
     Raises StoreLockedError, and StoreError when it is no store directory.
     """
     if not (root / "commitlog").is_dir():
-        raise StoreError(
-            f"{root} is no store directory: there is no commitlog in it. Give the directory that "
-            "storePathRootDir or --store names",
-            str(root),
-        )
+        raise StoreError(f"{root} is no store directory: {_remedy(root)}", str(root))
     try:
         fd = _lock(root / "lock", root)
     except OSError as error:
@@ -100,6 +96,13 @@ def locked(root: Path) -> Iterator[None]:
     finally:
         _unlock_first_byte(fd)
         os.close(fd)
+
+
+def _remedy(root: Path) -> str:
+    below = sorted(path.parent for path in root.glob("*/commitlog"))
+    if below:
+        return f"there are {len(below)} in it, such as {below[0]}: give one of those"
+    return "there is no commitlog in it. Give the directory that storePathRootDir or --store names"
 
 
 def _own_from(abort: Path) -> int | None:

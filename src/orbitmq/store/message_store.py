@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 from weakref import WeakSet
@@ -40,6 +40,7 @@ from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft, record_s
 logger = logging.getLogger("orbitmq.store")
 
 _SEPARATOR: Final = PAIR_SEPARATOR.encode()
+_units_of: Final[Callable[[Appended], bytes]] = attrgetter("units")
 _MOST_BESIDE_BODY: Final = 1 << 17
 """More than a record's fixed part, topic and properties can take, and the file's filler."""
 
@@ -177,10 +178,17 @@ class MessageStore:
             self._check(draft)
         if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
             self._refuse()
-        queue, queue_offset = self._place(draft)
+        queue: ConsumeQueue | None = None
+        queue_offset = 0
+        if not draft.sys_flag & TRANSACTION_PREPARED:
+            queue = self._queues.get((draft.topic, draft.queue_id))
+            if queue is None:
+                queue = self._table.get_or_create(draft.topic, draft.queue_id)
+            queue_offset = queue.next_offset
         now = self._clock.now_ms()
-        size = self._log.stage(draft, queue_offset, now)
-        offset = self._log.staged_end - size
+        log = self._log
+        size = log.stage(draft, queue_offset, now)
+        offset = log.staged_end - size
         tags_code = draft.tags_code
         if queue is not None:
             queue.next_offset = queue_offset + 1
@@ -301,13 +309,16 @@ class MessageStore:
                     appended.queue.next_offset = appended.queue.max_offset
             self._delayed.clear()
             raise
-        by_queue: dict[ConsumeQueue, list[Appended]] = defaultdict(list)
+        by_queue: dict[ConsumeQueue, list[Appended]] = {}
         for appended in staged:
-            if appended.queue is not None:
-                by_queue[appended.queue].append(appended)
+            queue = appended.queue
+            if queue in by_queue:
+                by_queue[queue].append(appended)
+            elif queue is not None:
+                by_queue[queue] = [appended]
         with self._table.lock:
-            for queue, of_queue in by_queue.items():
-                queue.add(b"".join([appended.units for appended in of_queue]))
+            for queue, runs in by_queue.items():
+                queue.add(b"".join(map(_units_of, runs)))
             self._last = staged[-1]
         if self._delayed:
             self._write_down_delayed()

@@ -112,9 +112,7 @@ class PullHandlers:
                 "shorter ones",
             )
         pull = _read(command.header(PullMessageRequestHeader))
-        pulled = self._pulling.pull_or_hold(
-            pull, connection, (command, pull), self._broker.now_ms()
-        )
+        pulled = self._pulling.pull_or_hold(pull, connection, (command, pull), self._broker.now_ms)
         if pulled is None:
             return None
         self._tick_bytes += pulled.found.size

@@ -52,11 +52,10 @@ class SendHandlers:
             MSG_REGION: config.region_id,
             TRACE_SWITCH: "true" if config.trace_on else "false",
         }
-        self._template = ResponseTemplate(
-            {name: value.replace("%", "%%") for name, value in self._constant_fields.items()}
-            | {"msgId": f"{self._host}%016X", "queueId": "%d", "queueOffset": "%d"}
-            | {"transactionId": "%b"}
-        )
+        constant = {name: value.replace("%", "%%") for name, value in self._constant_fields.items()}
+        places = {"queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
+        self._template = ResponseTemplate(constant | {"msgId": f"{self._host}%016X"} | places)
+        self._batch_template = ResponseTemplate(constant | {"msgId": "%b"} | places)
 
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
@@ -87,7 +86,7 @@ class SendHandlers:
                 (placed.physical_offset, placed.queue_id, placed.queue_offset, key, command.opaque)
             )
         else:
-            message_id = self._message_id(placed.physical_offset)
+            message_id = f"{self._host}{placed.physical_offset:016X}"
             answer = self._encode(command, message_id, placed)
         self._answers.add(connection, command, answer)
 
@@ -95,17 +94,23 @@ class SendHandlers:
         self, command: RemotingCommand, connection: Connection, header: SendRequestHeader
     ) -> None:
         placed = self._sending.send_batch(header, command.body, connection.peer_host)
-        if not command.flag & ONEWAY:
-            message_ids = ",".join(map(self._message_id, placed.physical_offsets))
-            self._answers.add(connection, command, self._encode(command, message_ids, placed))
+        if command.flag & ONEWAY:
+            return
+        offsets = placed.physical_offsets
+        message_ids = (f",{self._host}%016X".encode() * len(offsets) % tuple(offsets))[1:]
+        key = (placed.unique_key or "").encode()
+        if command.serialize_type == JSON and key.isalnum():
+            answer = self._batch_template.fill(
+                (message_ids, placed.queue_id, placed.queue_offset, key, command.opaque)
+            )
+        else:
+            answer = self._encode(command, message_ids.decode(), placed)
+        self._answers.add(connection, command, answer)
 
     def _send_back(self, command: RemotingCommand, connection: Connection) -> None:
         self._retrying.send_back(command.header(ConsumerSendMsgBackRequestHeader))
         if not command.flag & ONEWAY:
             self._answers.add(connection, command, encode_response(command, codes.SUCCESS))
-
-    def _message_id(self, physical_offset: int) -> str:
-        return f"{self._host}{physical_offset:016X}"
 
     def _encode(
         self, command: RemotingCommand, message_id: str, placed: Placed | PlacedBatch
