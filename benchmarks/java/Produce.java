@@ -12,6 +12,7 @@ final class Produce {
     private static final byte[] BODY = new byte[100];
     /** The compilers need some seconds, however short the measurement is. */
     private static final double WARM_UP_SECONDS = 4;
+    private static final int PATIENCE_MS = 30_000;
 
     private interface Sending {
         long run(DefaultMQProducer producer, String topic, int width, double seconds) throws Exception;
@@ -24,7 +25,9 @@ final class Produce {
         double seconds = Double.parseDouble(arguments[4]);
         DefaultMQProducer producer = new DefaultMQProducer("bench-producer");
         producer.setNamesrvAddr(arguments[1]);
+        producer.setSendMsgTimeout(PATIENCE_MS);
         producer.start();
+        producer.send(message(topic));
         sending.run(producer, topic, width, Math.max(seconds, WARM_UP_SECONDS));
         OperatingSystemMXBean process = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
         long began = System.nanoTime(), busy = process.getProcessCpuTime();

@@ -123,7 +123,9 @@ def test_a_host_of_another_length_raises_wire_error() -> None:
 
 @pytest.mark.usefixtures("utc")
 def test_unique_id_is_laid_out_as_javas() -> None:
-    generator = UniqueIdGenerator(bytes([10, 0, 0, 1]), 70000, lambda: JUNE_15, salt=b"\1\2\3\4")
+    generator = UniqueIdGenerator(
+        bytes([10, 0, 0, 1]), 70000, lambda: JUNE_15 * 1_000_000, salt=b"\1\2\3\4"
+    )
     span = JUNE_15 - JUNE_1
     assert generator.next() == "0A0000011170" + "01020304" + f"{span:08X}" + "0000"
     assert generator.next()[-4:] == "0001"
@@ -133,7 +135,7 @@ def test_unique_id_is_laid_out_as_javas() -> None:
 @pytest.mark.usefixtures("utc")
 def test_unique_id_follows_the_month_and_bears_a_clock_set_back() -> None:
     now = JULY_1 - 1
-    generator = UniqueIdGenerator(bytes(4), 1, lambda: now)
+    generator = UniqueIdGenerator(bytes(4), 1, lambda: now * 1_000_000)
 
     def span() -> int:
         return int(generator.next()[20:28], 16)
@@ -151,13 +153,13 @@ def test_the_month_begins_at_local_midnight(monkeypatch: pytest.MonkeyPatch) -> 
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "UTC-8")  # POSIX for eight hours east
         time.tzset()
-        generator = UniqueIdGenerator(bytes(4), 1, lambda: JUNE_1)
+        generator = UniqueIdGenerator(bytes(4), 1, lambda: JUNE_1 * 1_000_000)
         assert int(generator.next()[20:28], 16) == 8 * 3_600_000
     time.tzset()
 
 
 def test_ids_of_many_threads_are_distinct() -> None:
-    generator = UniqueIdGenerator(bytes(4), 1, lambda: JUNE_15)
+    generator = UniqueIdGenerator(bytes(4), 1, lambda: JUNE_15 * 1_000_000)
     made: list[str] = []
     threads = [
         threading.Thread(target=lambda: made.extend([generator.next() for _ in range(5000)]))
@@ -171,7 +173,7 @@ def test_ids_of_many_threads_are_distinct() -> None:
 
 
 def test_generators_of_one_process_differ() -> None:
-    first, second = (UniqueIdGenerator(bytes(4), 1, lambda: JUNE_15) for _ in range(2))
+    first, second = (UniqueIdGenerator(bytes(4), 1, lambda: JUNE_15 * 1_000_000) for _ in range(2))
     assert first.next() != second.next()
 
 

@@ -270,17 +270,17 @@ class Answer(Generic[T]):
 
     def set_result(self, result: T) -> None:
         """Give the result; called on the private loop."""
-        self._post(_set_result, result)
+        try:
+            self._mailbox.post(_set_result, self.future, result)
+        except RuntimeError:
+            _came_too_late(result)
 
     def set_exception(self, error: BaseException) -> None:
         """Give the error."""
-        self._post(_set_exception, error)
-
-    def _post(self, function: Callable[..., None], outcome: object) -> None:
         try:
-            self._mailbox.post(function, self.future, outcome)
+            self._mailbox.post(_set_exception, self.future, error)
         except RuntimeError:
-            log.debug("a result came after the loop that wanted it was closed: %r", outcome)
+            _came_too_late(error)
 
 
 class _Call(Generic[T]):
@@ -353,6 +353,10 @@ class _Call(Generic[T]):
             self._sink.set_exception(error)
         else:
             self._sink.set_result(task.result())
+
+
+def _came_too_late(outcome: object) -> None:
+    log.debug("a result came after the loop that wanted it was closed: %r", outcome)
 
 
 def _set_result(future: asyncio.Future[Any], result: object) -> None:

@@ -166,14 +166,8 @@ class Batching:
                     held.set_exception(copy.copy(error))
                 return
             sink = _Shared(batch)
-        Sending(
-            self._sender,
-            outgoing,
-            sink,
-            queue=first.queue,
-            deadline=min(held.deadline for held in batch),
-            retries=first.retries,
-        ).start()
+        deadline = min(held.deadline for held in batch)
+        Sending(self._sender, outgoing, sink, first.queue, deadline, first.retries).start()
 
 
 class _Shared:

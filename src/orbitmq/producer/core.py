@@ -99,6 +99,7 @@ class ProducerCore(ClientCore):
         self._detecting: Background | None = None
         self._batching: Batching | None = None
         self._callbacks_expected = False
+        self._callback_called = self.in_flight.callback_called
         self._trace: TraceDispatcher | None = None
         if self.config.enable_trace:
             self._trace = self._tracing()
@@ -346,15 +347,7 @@ class ProducerCore(ClientCore):
             return Held(
                 batching, outgoing, member, sink, queue=queue, deadline=deadline, retries=retries
             )
-        return Sending(
-            self._sender,
-            outgoing,
-            sink,
-            queue=queue,
-            deadline=deadline,
-            retries=retries,
-            oneway=oneway,
-        )
+        return Sending(self._sender, outgoing, sink, queue, deadline, retries, oneway)
 
     def requesting(
         self, outgoing: Outgoing, sink: Sink, queue: MessageQueue | None, deadline: Deadline
@@ -450,9 +443,8 @@ class ProducerCore(ClientCore):
 
     def call_back(self, function: Callable[..., object], /, *args: object) -> None:
         """Have a callback called, which is in flight until then."""
-        in_flight = self.in_flight
-        in_flight.callback_asked()
-        self.thread.call_back(function, *args, then=in_flight.callback_called)
+        self.in_flight.callback_asked()
+        self.thread.call_back(function, *args, then=self._callback_called)
 
     def expect_callbacks(self) -> None:
         """Have the thread for callbacks run."""

@@ -74,8 +74,12 @@ class ForgetfulSink:
 class Posted(Hashable, Protocol):
     """What is handed to the private loop, and takes room until its outcome."""
 
-    size: int
     deadline: Deadline
+
+    @property
+    def size(self) -> int:
+        """The bytes of its body."""
+        ...
 
     def start(self) -> None:
         """Take the first step, on the private loop."""

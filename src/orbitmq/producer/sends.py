@@ -52,7 +52,8 @@ class BlockingSends:
         sink = SendFuture(core) if callback is None else CallbackSink(callback, core)
         retries = core.config.retry_times_when_send_async_failed
         sending = self._sending(message, sink, selector, arg, queue, timeout, retries)
-        self._post_with_room(sending, own_timeout=timeout is not None)
+        if not core.post_if_room(sending):
+            self._wait_for_room(sending, own_timeout=timeout is not None)
         return sink if isinstance(sink, SendFuture) else None
 
     def send_oneway(
@@ -76,7 +77,8 @@ class BlockingSends:
         waiter: Waiter[SendResult | None] = Waiter()
         sink = waiter if first else ForgetfulSink(outgoing)
         sending = core.sending(outgoing, sink, queue, deadline, oneway=True)
-        self._post_with_room(sending, own_timeout=False)
+        if not core.post_if_room(sending):
+            self._wait_for_room(sending, own_timeout=False)
         if first:
             waiter.wait()
 
@@ -106,7 +108,8 @@ class BlockingSends:
         core = self._core
         sink = RequestFuture(core) if callback is None else CallbackSink(callback, core)
         request = self._requesting(message, sink, selector, arg, queue, timeout)
-        self._post_with_room(request, own_timeout=timeout is not None)
+        if not core.post_if_room(request):
+            self._wait_for_room(request, own_timeout=timeout is not None)
         return sink if isinstance(sink, RequestFuture) else None
 
     def queues(self, topic: str, timeout: float | None) -> list[MessageQueue]:
@@ -161,10 +164,8 @@ class BlockingSends:
         core = self._core
         return core.known_queues(topic) or core.thread.run(core.find_queues(topic, deadline))
 
-    def _post_with_room(self, sending: Posted, *, own_timeout: bool) -> None:
+    def _wait_for_room(self, sending: Posted, *, own_timeout: bool) -> None:
         core = self._core
-        if core.post_if_room(sending):
-            return
         waiter: Waiter[bool] = Waiter()
         core.line_up(sending, waiter.set_result, own_timeout=own_timeout)
         try:

@@ -20,6 +20,7 @@ from orbitmq.errors import WireError
 
 _PORT = struct.Struct(">I")
 _OFFSET = struct.Struct(">q")
+_NS_A_MS = 1_000_000
 _V4_IN_V6 = bytes(10) + b"\xff\xff"
 
 
@@ -96,10 +97,6 @@ def decode_offset_message_id(message_id: str) -> tuple[str, int, int]:
     return ip, port, _OFFSET.unpack(data[-8:])[0]
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class UniqueIdGenerator:
     """Makes unique message ids: ip, pid (2), salt (4), ms since the month began (4), count (2).
 
@@ -109,32 +106,32 @@ class UniqueIdGenerator:
     May be called from any thread; a forked child needs a generator of its own.
     """
 
-    __slots__ = ("_clock_ms", "_count", "_fixed", "_latest", "_month")
+    __slots__ = ("_clock_ns", "_count", "_fixed", "_latest", "_month")
 
     def __init__(
         self,
         ip: bytes,
         pid: int,
-        clock_ms: Callable[[], int] = _wall_clock_ms,
+        clock_ns: Callable[[], int] = time.time_ns,
         salt: bytes | None = None,
     ) -> None:
         fixed = ip + (pid & 0xFFFF).to_bytes(2, "big") + (os.urandom(4) if salt is None else salt)
         if len(fixed) not in (10, 22):
             raise ValueError("ip takes 4 or 16 bytes, salt takes 4")
         self._fixed = fixed.hex().upper()
-        self._clock_ms = clock_ms
+        self._clock_ns = clock_ns
         self._count = itertools.count().__next__  # one C call, so threads never share a count
-        self._month = _month_around(clock_ms())
+        self._month = _month_around(clock_ns() // _NS_A_MS)
         self._latest: tuple[int | None, str] = None, ""
 
     def next(self) -> str:
         """A new id."""
-        now = self._clock_ms()
+        now = self._clock_ns() // _NS_A_MS
         at, start = self._latest
         if now != at:
-            start = f"{self._fixed}{self._span(now):08X}"
+            start = self._fixed + f"{self._span(now):08X}"
             self._latest = now, start
-        return f"{start}{self._count() & 0xFFFF:04X}"
+        return start + f"{self._count() & 0xFFFF:04X}"
 
     def _span(self, now: int) -> int:
         """The low 32 bits of the milliseconds since the month began, which may be over 2^31."""
@@ -168,7 +165,7 @@ def create_unique_id() -> str:
 
 @cache
 def _process_generator() -> UniqueIdGenerator:
-    made_up_ip = (_wall_clock_ms() & 0xFFFFFFFF).to_bytes(4, "big")
+    made_up_ip = (time.time_ns() // _NS_A_MS & 0xFFFFFFFF).to_bytes(4, "big")
     return UniqueIdGenerator(made_up_ip, os.getpid())
 
 

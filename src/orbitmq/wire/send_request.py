@@ -8,6 +8,7 @@ JSON header is written once with gaps for these. It decodes to the same command 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -24,7 +25,8 @@ _TEMPLATE: Final = (
     b'"h":"%%d","i":%%b,"j":"0","k":"%b","m":"%b","n":%b%b%b},"flag":%%d,"language":"%b",'
     b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
-_to_json = msgspec.json.Encoder().encode
+json_text: Final[Callable[[str], bytes]] = msgspec.json.Encoder().encode
+"""A text as a JSON string."""
 _from_json = msgspec.json.Decoder(str).decode
 
 
@@ -52,7 +54,7 @@ class SendRequestTemplate:
         hook: RpcHook | None = None,
     ) -> None:
         def constant(text: str) -> bytes:
-            return _to_json(text).replace(b"%", b"%%")  # names may have a %
+            return json_text(text).replace(b"%", b"%%")  # names may have a %
 
         batch = code == RequestCode.SEND_BATCH_MESSAGE
         added = hook.fields if hook is not None else {}
@@ -121,8 +123,3 @@ def _signed_template(constants: dict[str, str]) -> str:
 
 def _boolean(value: bool) -> str:
     return "true" if value else "false"
-
-
-def json_text(text: str) -> bytes:
-    """``text`` as a JSON string."""
-    return _to_json(text)
