@@ -77,7 +77,7 @@ def orbitmq_broker(
         yield RunningBroker(words["name-server"], words["broker"], [process.pid], took)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(300)
         process.stdout.close()
 
 

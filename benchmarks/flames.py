@@ -93,7 +93,7 @@ def table(costs: Mapping[str, Mapping[str, float]]) -> str:
     most: dict[str, float] = {}
     for load in costs.values():
         for module, cost in load.items():
-            most[module] = max(most.get(module, 0.0), cost / load[THREAD])
+            most[module] = max(most.get(module, 0.0), cost / (load[THREAD] or 1))
     sums = [THREAD, ALL_THREADS]
     modules = sorted(most.keys() - sums, key=lambda module: -most[module]) + sums
     rows = [["us a message", *costs], ["---"] * (len(costs) + 1)]

@@ -15,6 +15,7 @@ from benchmarks.processes import cpu_seconds
 
 LENGTH = struct.Struct(">I")
 OK = b'"code":0,'
+_PATIENCE_SECONDS = 300
 _FIRST_BUFFER, _LARGEST_BUFFER = 1 << 14, 1 << 26
 
 
@@ -23,7 +24,7 @@ class Client:
 
     def __init__(self, address: str, window: int = 1) -> None:
         host, port = address.rsplit(":", 1)
-        self.sock = socket.create_connection((host, int(port)), timeout=60)
+        self.sock = socket.create_connection((host, int(port)), timeout=_PATIENCE_SECONDS)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.window = window
         self.pending = 0

@@ -76,7 +76,10 @@ def stack_of(frame: FrameType | None) -> tuple[str, ...]:
 def main() -> None:
     """Run the broker, looking at it."""
     Sampler(Path(sys.argv[1])).start()
-    sys.exit(cli.main(["broker", *sys.argv[2:]]))
+    try:
+        sys.exit(cli.main(["broker", *sys.argv[2:]]))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)  # or it ends the process that ends
 
 
 if __name__ == "__main__":
