@@ -18,11 +18,15 @@ import msgspec
 from benchmarks.frames import send_frame
 from benchmarks.load import OK, call, create_topic
 from benchmarks.plan import QUEUES, Outcome, Plan
-from benchmarks.processes import anonymous_memory
+from benchmarks.processes import anonymous_memory, cpu_seconds
 from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import NEWEST, ApacheMissingError, ApacheRelease, find_release
 
 _T = TypeVar("_T")
+_SETTLE_SECONDS = 10.0
+_LOOK_SECONDS = 0.1
+_IDLE = 0.11
+"""The share of a core that idle brokers may take: one tick of the clock in a look."""
 
 Rival: TypeAlias = ApacheRelease | Path | None
 """Whom our broker is measured beside: Apache's, the ``src`` of another version of ours, nobody."""
@@ -151,6 +155,17 @@ def pair(rival: Rival, flush: str) -> Iterator[list[RunningBroker]]:
         yield brokers
 
 
+def settle(brokers: Sequence[RunningBroker]) -> None:
+    """Wait until none of them works on what was put off, such as the key index; not for ever."""
+    pids = [pid for broker in brokers for pid in broker.pids]
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while pids and time.monotonic() < deadline:
+        before = cpu_seconds(pids)
+        time.sleep(_LOOK_SECONDS)
+        if cpu_seconds(pids) - before <= _LOOK_SECONDS * _IDLE:
+            return
+
+
 def in_turn(
     rounds: int, brokers: Sequence[RunningBroker], measure: Callable[[RunningBroker], _T]
 ) -> list[list[_T]]:
@@ -161,6 +176,9 @@ def in_turn(
     rows = []
     for row in range(rounds + 1):
         order = list(range(len(brokers)))[:: -1 if row % 2 else 1]
-        found = {index: measure(brokers[index]) for index in order}
+        found = {}
+        for index in order:
+            settle(brokers)
+            found[index] = measure(brokers[index])
         rows.append([found[index] for index in range(len(brokers))])
     return rows[1:]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.brokers import RunningBroker, fill, generate, orbitmq_broker
+from benchmarks.brokers import RunningBroker, fill, generate, orbitmq_broker, settle
 from benchmarks.flame_svg import Stack, flame_graph
 from benchmarks.machine import describe
 from benchmarks.plan import Outcome, Plan
@@ -61,6 +61,7 @@ def flame_figures(
             plan.seconds = seconds
             generate(plan)  # warms up
             plan.seconds = seconds * LONGER
+            settle([broker])
             take_stacks()
             outcome = generate(plan)
             stacks = take_stacks()
