@@ -59,12 +59,13 @@ def message_hashes(topic: str, properties: bytes) -> list[int]:
     unique = _value(text, _UNIQ_MARKER)
     if unique:
         hashes.append(_hash_of(topic, unique))
-    keys = _value(text, _KEYS_MARKER)
-    if keys:
-        hashes += [_hash_of(topic, key) for key in keys.split(_SPACE) if key]
-    tags = _value(text, _TAGS_MARKER)
-    if tags:
-        hashes.append(_tag_hash(topic, tags))
+    if _KEYS_MARKER in text:
+        keys = _value(text, _KEYS_MARKER).split(_SPACE)
+        hashes += [_hash_of(topic, key) for key in keys if key]
+    if _TAGS_MARKER in text:
+        tags = _value(text, _TAGS_MARKER)
+        if tags:
+            hashes.append(_tag_hash(topic, tags))
     return hashes
 
 
@@ -82,8 +83,7 @@ def _hash_of(topic: str, key: bytes) -> int:
     """As key_hash()."""
     if not _TAIL < len(key) <= _LONGEST or not key.isascii():
         return key_hash(topic, key.decode("utf-8", "replace"))
-    head = _head_hash(topic, key[:-_TAIL])
-    value = head * _TAIL_FACTOR + _tail_hash(key[-_TAIL:]) & _MASK
+    value = _head_hash(topic, key[:-_TAIL]) + _tail_hash(key[-_TAIL:]) & _MASK
     return value if value < _SIGN else _positive(value)
 
 
@@ -100,14 +100,16 @@ def _hash(data: bytes) -> int:
     return total & _MASK
 
 
-def _topic_hash(topic: str, key: bytes) -> int:
-    return _prefix_hash(topic) * _POWERS[_LONGEST - len(key)] + _hash(key) & _MASK
+def _start_hash(topic: str, head: bytes) -> int:
+    """What topic and all of a key but its last characters add to the key's hash."""
+    value = _prefix_hash(topic) * _POWERS[_LONGEST - len(head)] + _hash(head)
+    return value * _TAIL_FACTOR & _MASK
 
 
 _prefix_hash: Final[Callable[[str], int]] = lru_cache(maxsize=4096)(
     lambda topic: java_hash(f"{topic}#") & _MASK
 )
-_head_hash: Final[Callable[[str, bytes], int]] = lru_cache(maxsize=4096)(_topic_hash)
+_head_hash: Final[Callable[[str, bytes], int]] = lru_cache(maxsize=4096)(_start_hash)
 _tail_hash: Final[Callable[[bytes], int]] = lru_cache(maxsize=1 << 16)(_hash)
 
 

@@ -39,13 +39,17 @@ from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_ty
 logger = logging.getLogger("orbitmq.store")
 
 _BATCH: Final = 64
-"""Entries, or messages read, in a piece of work, for a few tenths of a millisecond."""
+_ENTRIES: Final = 2 * _BATCH
+"""Messages read, or entries, in a piece of work, for a few tenths of a millisecond."""
 _MOST_WAITING: Final = 20_000
 _LINGER_SECONDS: Final = 0.02
 _BREATH_SECONDS: Final = 0.0001
 """The least pause between two pieces of work."""
 _REST: Final = 3
 """How many times as long as its work took the thread pauses while messages are being stored."""
+_LONG_REST: Final = 9
+"""The same, while the process is busy for _BUSY of the time, so that it takes from the storing."""
+_BUSY: Final = 0.85
 _RETRY_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 2.0
 _NEAR_BYTES: Final = 1 << 20
@@ -112,6 +116,7 @@ class KeyIndex:
         self._progress = Condition()
         self._idle = self._stopping = False
         self._seen_end, self._rested_at = log.end, 0.0
+        self._looked_at, self._used = 0.0, 0.0
         self._wake, self._hurry, self._halt = Event(), Event(), Event()
         self._failure: OSError | None = None
         self._thread = Thread(target=self._run, name="orbitmq-key-index", daemon=True)
@@ -306,7 +311,7 @@ class KeyIndex:
             for (offset, size, _), properties in zip(units, run.properties, strict=True):
                 if offset < end:
                     continue
-                if len(entries) >= _BATCH or queue is None:
+                if len(entries) >= _ENTRIES or queue is None:
                     self._put(entries, offset, timestamp)
                     entries = []
                 if queue is not None:
@@ -347,10 +352,14 @@ class KeyIndex:
         """Leave the interpreter to the thread that stores messages, while it does.
 
         That would wait for this one whenever it has written or read, longer than its work takes.
+        Whoever looks for a key is not kept waiting.
         """
         end, worked = self._log.end, time.thread_time() - self._rested_at
-        rest = _REST * worked if end != self._seen_end else 0.0
-        self._seen_end = end
+        now, used = time.monotonic(), time.process_time()
+        is_busy = used - self._used > _BUSY * (now - self._looked_at)
+        is_left_alone = end == self._seen_end or self._hurry.is_set()
+        rest = 0.0 if is_left_alone else worked * (_LONG_REST if is_busy else _REST)
+        self._seen_end, self._looked_at, self._used = end, now, used
         time.sleep(max(rest, _BREATH_SECONDS))
         self._rested_at = time.thread_time()
 
