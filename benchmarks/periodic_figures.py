@@ -1,15 +1,15 @@
 """What a broker and its name server spend on what clients send every few seconds.
 
 1,000 consumers in groups of two share 10,000 topics of four queues, so that each queue is consumed.
-As Java's clients do, each sends a heartbeat every 30 s, the offset of each of its 40 queues every
-5 s (one-way), asks the broker for its group's members every 20 s and the name server for a route
-every 30 s, for each of its 21 topics (its retry topic is one). Each request's cost is measured
-alone, then all of them at their pace. Costs are of the processor, the kernel's part included.
+As Java's clients do, each sends a heartbeat every 30 s and the offset of each of its 40 queues
+every 5 s, one-way. And for each of its 21 topics (its retry topic is one), one after the other, it
+asks the broker for its group's members every 20 s, and the name server for the route every 30 s.
+Each request's cost is measured alone, then all of them at their pace. Costs are of the processor,
+the kernel's part included.
 """
 
 from __future__ import annotations
 
-import selectors
 import signal
 import socket
 import subprocess
@@ -41,10 +41,6 @@ MEMBERS = 2
 TOPICS = 10_000
 QUEUES = 4
 TOPICS_OF_A_GROUP = TOPICS * MEMBERS // CLIENTS
-HEARTBEAT_SECONDS = 30
-OFFSET_SECONDS = 5
-MEMBERS_SECONDS = 20
-ROUTE_SECONDS = 30
 SETTLE_SECONDS = 3.0
 NEW_TOPICS = 100
 RECEIVE = 1 << 16
@@ -116,47 +112,43 @@ class Consumer:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """One kind of request: ``rate`` times a second some client sends ``of_each`` of it at once."""
+    """One kind of request: every so many seconds a client sends ``of_each``, in one round."""
 
     name: str
-    rate: float
-    send: Callable[[Consumer, int], socket.socket]
-    of_each: int = 1
+    seconds: float
+    of_each: int
+    round: Callable[[Consumer, int], None]
 
 
-def _send_commits(consumer: Consumer, turn: int) -> socket.socket:
+def _commit_all(consumer: Consumer, turn: int) -> None:
     consumer.broker.sendall(consumer.commits(turn))
-    return consumer.broker
 
 
-def _send_heartbeat(consumer: Consumer, _turn: int) -> socket.socket:
-    consumer.broker.sendall(consumer.heartbeat)
-    return consumer.broker
+def _beat(consumer: Consumer, _turn: int) -> None:
+    _ask(consumer.broker, consumer.heartbeat)
 
 
-def _send_members(consumer: Consumer, _turn: int) -> socket.socket:
-    consumer.broker.sendall(consumer.members)
-    return consumer.broker
+def _list_members(consumer: Consumer, _turn: int) -> None:
+    for _ in consumer.topics:
+        _ask(consumer.broker, consumer.members)
 
 
-def _send_query(consumer: Consumer, _turn: int) -> socket.socket:
-    consumer.broker.sendall(consumer.query())
-    return consumer.broker
+def _fetch_routes(consumer: Consumer, _turn: int) -> None:
+    for route in consumer.routes:
+        _ask(consumer.name_server, route)
 
 
-def _send_route(consumer: Consumer, turn: int) -> socket.socket:
-    consumer.name_server.sendall(consumer.routes[turn % len(consumer.routes)])
-    return consumer.name_server
+def _query_offset(consumer: Consumer, _turn: int) -> None:
+    _ask(consumer.broker, consumer.query())
 
 
 EACH = TOPICS_OF_A_GROUP + 1
-OF_EACH = TOPICS_OF_A_GROUP * QUEUES // MEMBERS
-HEARTBEATS = Kind("heartbeat", CLIENTS / HEARTBEAT_SECONDS, _send_heartbeat)
-COMMITS = Kind("committed offset", CLIENTS / OFFSET_SECONDS, _send_commits, OF_EACH)
-LISTS = Kind("list of members", CLIENTS * EACH / MEMBERS_SECONDS, _send_members)
-ROUTES = Kind("route", CLIENTS * EACH / ROUTE_SECONDS, _send_route)
-QUERIES = Kind("asked offset", 0, _send_query)
-PERIODIC = (HEARTBEATS, COMMITS, LISTS, ROUTES)
+OFFSETS = Kind("committed offset", 5, TOPICS_OF_A_GROUP * QUEUES // MEMBERS, _commit_all)
+HEARTBEATS = Kind("heartbeat", 30, 1, _beat)
+LISTS = Kind("list of members", 20, EACH, _list_members)
+ROUTES = Kind("route", 30, EACH, _fetch_routes)
+QUERIES = Kind("asked offset", 0, 1, _query_offset)
+PERIODIC = (HEARTBEATS, OFFSETS, LISTS, ROUTES)
 
 
 def periodic_figures(seconds: float) -> Iterator[Result]:
@@ -170,7 +162,7 @@ def periodic_figures(seconds: float) -> Iterator[Result]:
         (name_server_pid,) = name_server.pids
         for _ in range(2):  # the groups are complete, and their retry topics known
             for consumer in consumers:
-                _ask(consumer, HEARTBEATS, 0)
+                _beat(consumer, 0)
         time.sleep(SETTLE_SECONDS)
         _drain(consumers)
         for kind in (*PERIODIC, QUERIES):
@@ -210,12 +202,12 @@ def _broker_under(name_server: str, store: Path) -> Iterator[tuple[str, int]]:
 
 
 def _cost(pid: int, kind: Kind, consumers: list[Consumer]) -> float:
-    """Seconds of the processor a request, each client sending in turn."""
+    """Seconds of the processor a request, each client sending its round in turn."""
     before = _spent(pid)
-    for turn, consumer in enumerate(consumers, time.monotonic_ns() // 1000):
-        _ask(consumer, kind, turn)
-    if kind is COMMITS:  # whose end is only known by an answer behind them
-        _ask(consumers[-1], LISTS, 0)
+    for turn, consumer in enumerate(consumers, _increasing()):
+        kind.round(consumer, turn)
+    if kind is OFFSETS:  # one-way: when they are done an answer behind them tells
+        _ask(consumers[-1].broker, consumers[-1].members)
     return (_spent(pid) - before) / (len(consumers) * kind.of_each)
 
 
@@ -233,30 +225,28 @@ def _cost_of_new_topics(broker: str, pid: int, name_server_pid: int) -> Iterator
 
 
 def _run(consumers: list[Consumer], seconds: float) -> None:
-    """Send what all clients send, at its pace, and read what comes."""
-    with selectors.DefaultSelector() as selector:
-        for consumer in consumers:
-            for sock in (consumer.broker, consumer.name_server):
-                selector.register(sock, selectors.EVENT_READ)
-        sent = dict.fromkeys(PERIODIC, 0)
-        began = time.perf_counter()
-        offset = time.monotonic_ns() // 1000
-        while (passed := time.perf_counter() - began) < seconds:
-            for kind in PERIODIC:
-                while sent[kind] < passed * kind.rate:
-                    number = sent[kind]
-                    kind.send(consumers[number % CLIENTS], offset + number)
-                    sent[kind] = number + 1
-            for key, _ in selector.select(0.002):
-                assert isinstance(key.fileobj, socket.socket)
-                _receive(key.fileobj)
+    """Send what all clients send, at its pace."""
+    done = dict.fromkeys(PERIODIC, 0)
+    offset = _increasing()
+    began = time.perf_counter()
+    while (passed := time.perf_counter() - began) < seconds:
+        for kind in PERIODIC:
+            while done[kind] < passed * CLIENTS / kind.seconds:
+                number = done[kind]
+                kind.round(consumers[number % CLIENTS], offset + number)
+                done[kind] = number + 1
+        time.sleep(0.001)
 
 
-def _ask(consumer: Consumer, kind: Kind, turn: int) -> None:
-    """Send one request, or one client's one-way requests, and wait for the answer."""
-    sock = kind.send(consumer, turn)
-    if kind is not COMMITS:
-        _receive(sock)
+def _increasing() -> int:
+    """An offset beyond all before."""
+    return time.monotonic_ns() // 1000
+
+
+def _ask(sock: socket.socket, frame: bytes) -> None:
+    """Send one request, and wait for the answer."""
+    sock.sendall(frame)
+    _receive(sock)
 
 
 def _drain(consumers: list[Consumer]) -> None:

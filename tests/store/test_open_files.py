@@ -108,3 +108,42 @@ def test_files_of_a_deleted_topic_are_not_read_on(tmp_path: Path) -> None:
         put(store, *[b"new"] * 11)
         store._queue_flusher.flush(renew_mark=False)
         assert bodies(store) == [b"new"] * 11
+
+
+def test_what_is_read_ahead_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(200)))
+    reads: list[tuple[int, int]] = []
+    system = os.pread
+
+    def watched(descriptor: int, length: int, position: int) -> bytes:
+        reads.append((length, position))
+        return system(descriptor, length, position)
+
+    monkeypatch.setattr(os, "pread", watched)
+    open_files = OpenFiles(2)
+    for position in range(100, 140, 4):
+        assert open_files.read(path, 4, position, 40) == bytes(range(position, position + 4))
+    assert reads == [(40, 100)]
+    assert open_files.read(path, 4, 138, 40) == bytes(range(138, 142))
+    assert open_files.read(path, 4, 136) == bytes(range(136, 140))  # now before what is kept
+    assert open_files.read(path, 4, 198, 40) == bytes([198, 199])  # the file ends there
+    assert reads[1:] == [(40, 138), (4, 136), (40, 198)]
+    open_files.close(path)
+    path.write_bytes(bytes(200))
+    assert open_files.read(path, 4, 198, 40) == bytes(2)
+    open_files.close_all()
+
+
+def test_entries_that_come_later_are_not_missed(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        expected: list[bytes] = []
+        for number in range(7):
+            expected.append(b"%d" % number)
+            put(store, expected[-1])
+            if number % 2:
+                store._queue_flusher.flush(renew_mark=False)
+            for _ in range(2):
+                assert bodies(store) == expected

@@ -107,8 +107,8 @@ class ConsumerOffsets:
         Raises BrokerError when there is no room for one more.
         """
         queues = self._queues(group, topic, queue_id)
-        before = queues.get(queue_id)
-        if before is not None and offset < before:
+        before = queues.get(queue_id, 0)
+        if offset < before:
             log.warning(
                 "group %s moved back in %s queue %d, from offset %d to %d",
                 group, topic, queue_id, before, offset,

@@ -29,6 +29,8 @@ UNIT_SIZE: Final = UNIT.size
 FILLER_SIZE: Final = 2**31 - 1
 """The size field of an entry without a record (ConsumeQueue.fillPreBlank)."""
 
+_AHEAD: Final = 400
+"""How many entries are read from a file at a time, where some of them are asked for."""
 _FILL: Final = 50_000
 _CREATING: Final = Lock()
 """Held while a queue makes a file: two threads may write to it."""
@@ -125,8 +127,9 @@ class ConsumeQueue:
             return b""
         from_file = min(stop, tail.start)
         length = (from_file - offset) * UNIT_SIZE
+        ahead = 0 if max_count == 1 else min(_AHEAD, tail.start - offset) * UNIT_SIZE
         try:
-            data = self._open_files.read(path, length, place * UNIT_SIZE)
+            data = self._open_files.read(path, length, place * UNIT_SIZE, ahead)
         except FileNotFoundError:  # deleted since
             return b""
         if stop > from_file and len(data) == length:

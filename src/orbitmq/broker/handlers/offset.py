@@ -40,6 +40,8 @@ class OffsetHandlers:
         self._broker = broker
         self._store = broker.store
         self._offsets = broker.offsets
+        self._groups = broker.groups.groups
+        self._topics = broker.topics.topics
 
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
@@ -75,12 +77,12 @@ class OffsetHandlers:
 
     def _update(self, command: RemotingCommand, _connection: Connection) -> bytes | None:
         header = command.header(UpdateConsumerOffsetRequestHeader)
-        if header.consumer_group not in self._broker.groups:
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if group not in self._groups:
             raise BrokerError(
                 codes.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"group {header.consumer_group!r} does not exist: create it, or check its name",
+                f"group {group!r} does not exist: create it, or check its name",
             )
-        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         self._check_queue(topic, queue_id)
         check_offset(header.commit_offset, topic, queue_id)
         if self._offsets.is_reset(group, topic, queue_id):
@@ -96,7 +98,7 @@ class OffsetHandlers:
 
     def _check_queue(self, name: str, queue_id: int) -> None:
         """Raise BrokerError unless the topic has the queue, or had it when it had more of them."""
-        topic = self._broker.topics.get(name)
+        topic = self._topics.get(name)
         if topic is None:
             raise BrokerError(
                 codes.TOPIC_NOT_EXIST, f"topic {name!r} does not exist: create it first"
