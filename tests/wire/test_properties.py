@@ -85,6 +85,8 @@ def test_refuses_a_lone_surrogate() -> None:
 @given(noisy, st.sampled_from(["a", "TAGS", "TAGSa", "é", "", "\x01", "a\x02", "\ud800"]))
 @example(b"a\x01x\x02a\x01\x02", "a")
 @example(b"\x01x\x02", "")
+@example(b"TAGS\x01a\x02x\x01TAGS\x01TAGS\x01y\x02", "TAGS")
+@example(b"x\x01TAGS\x01y\x02aTAGS\x01z\x02", "TAGS")
 def test_find_agrees_with_decode(data: bytes, name: str) -> None:
     expected = decode_properties(data).get(name)
     assert find_property(data, name) == expected

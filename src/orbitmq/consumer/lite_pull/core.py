@@ -241,15 +241,12 @@ class LitePullCore(ConsumerCore):
         return self.assignment.take_one(elapsed_ms(self.clock), self._polled)
 
     def _polled(self, assigned: AssignedQueue, messages: list[MessageView]) -> None:
-        self._made_room(assigned)
-        if self.consume_hooks:
-            self.consume_hooks.polled(assigned.queue, messages)
-
-    def _made_room(self, assigned: AssignedQueue) -> None:
         task = self.tasks.get(assigned.queue)
-        if task is not None and task.held_back:
+        if task is not None and task.held_back:  # there is room now
             task.held_back = False
             self.thread.post(task.wake)
+        if self.consume_hooks:
+            self.consume_hooks.polled(assigned.queue, messages)
 
     # Offsets
 
