@@ -1,4 +1,4 @@
-"""Where a broker's time goes: a flame graph of sends, batches and pulls, and a table by module.
+"""Where a broker's time goes: a flame graph of each load, and a table by module.
 
 Our broker runs with a sampler in it (:mod:`benchmarks.sampled_broker`), under the load of a
 generator. The pictures are SVG, the figures microseconds of processor time a message.
@@ -17,21 +17,25 @@ from pathlib import Path
 
 from benchmarks.brokers import RunningBroker, fill, generate, orbitmq_broker
 from benchmarks.flame_svg import Stack, flame_graph
+from benchmarks.machine import describe
 from benchmarks.plan import Outcome, Plan
 from benchmarks.plots import write
 from benchmarks.results import Result
 from benchmarks.sampled_broker import OUTSIDE
 
-LOADS: Mapping[str, tuple[str, str, int, int]] = {
-    "sends": ("send, 64 in flight", "send", 0, 64),
-    "batches": ("send, batches of 32, 16 in flight", "send", 32, 16),
-    "pulls": ("pull 32, 8 in flight", "pull", 32, 8),
+LOADS: Mapping[str, tuple[str, str, int, int, int]] = {
+    "sends": ("send, 64 in flight", "send", 0, 1, 64),
+    "batches": ("send, batches of 32, 16 in flight", "send", 32, 1, 16),
+    "connections": ("send, 8 connections x 8", "send", 0, 8, 8),
+    "pulls": ("pull 32, 8 in flight", "pull", 32, 1, 8),
+    "mixed": ("send 64 in flight, 100 consumers that wait", "mixed", 0, 100, 64),
 }
-"""The name of the picture: what is done, a Plan's mode, size and window."""
+"""The name of the picture: what is done, a Plan's mode, size, connections and window."""
 FILLED = 400_000
 LONGER = 10
 """A sampler sees little in a second."""
 THREAD, ALL_THREADS = "the broker's thread", "all threads"
+_BEGIN, _END = "<!-- begin: flames -->\n", "<!-- end: flames -->\n"
 _LEAST_SHARE = 0.01
 _PATIENCE_SECONDS = 300.0
 
@@ -40,19 +44,19 @@ def flame_figures(
     seconds: float,
     pictures: Path,
     filled: int = FILLED,
-    loads: Mapping[str, tuple[str, str, int, int]] = LOADS,
-    written: Path = Path("build/flames.md"),
+    loads: Mapping[str, tuple[str, str, int, int, int]] = LOADS,
+    page: Path = Path("docs/performance.md"),
 ) -> Iterator[Result]:
     """A picture of each load, and what each module's own code takes of a message's time.
 
-    The same goes to ``written``, as a table.
+    The same goes into ``page`` as a table, if that is beside the pictures.
     """
     costs: dict[str, dict[str, float]] = {}
     with sampled_broker() as (broker, take_stacks):
-        for name, (title, mode, size, window) in loads.items():
+        for name, (title, mode, size, connections, window) in loads.items():
             topic = f"bench-{name}"
             fill(broker, topic, filled if mode == "pull" else 0)
-            plan = Plan(mode, broker.address, topic, size, window=window, filled=filled)
+            plan = Plan(mode, broker.address, topic, size, connections, window, filled=filled)
             plan.pids = broker.pids
             plan.seconds = seconds
             generate(plan)  # warms up
@@ -65,7 +69,8 @@ def flame_figures(
             costs[title] = by_module(stacks, outcome)
             for module, cost in costs[title].items():
                 yield Result(f"{title}: {module}", "us CPU", cost)
-    write(written, table(costs))
+    if page.is_file() and pictures.resolve().is_relative_to(page.resolve().parent):
+        page.write_text(with_table(page.read_text(), table(costs)))
 
 
 def by_module(stacks: Mapping[Stack, float], outcome: Outcome) -> dict[str, float]:
@@ -97,6 +102,16 @@ def table(costs: Mapping[str, Mapping[str, float]]) -> str:
         cells = ["" if cost is None else f"{cost:.2f}" for cost in shown]
         rows.append([f"`{module}`" if module.endswith(".py") else module, *cells])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def with_table(text: str, new: str) -> str:
+    """A page with another table between its two marks."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    if not after:
+        raise ValueError(f"the page has no place for a table: put {_BEGIN}{_END}into it")
+    measured_on = ", ".join(f"{name}: {value}" for name, value in describe().items())
+    return f"{before}{_BEGIN}\n{new}\n{measured_on}.\n{_END}{after}"
 
 
 def _file(name: str) -> str:

@@ -17,14 +17,15 @@ _PULL = 32
 def mixed(plan: Plan) -> Outcome:
     """Keep ``window`` sends in flight, each message pulled by one of ``connections`` consumers.
 
-    Each consumer has a queue of its own. What counts is what they got.
+    Each consumer has a queue of its own. What counts is what they got; the figure is how much of it
+    the warm-up brought.
     """
     topic = f"{plan.topic}-{time.time_ns()}"
     create_topic(plan.address, topic, plan.connections)
     with closing(_Mixed(plan, topic)) as run:
-        run.spin(plan.seconds / 2, plan.most // 2)
+        before = run.spin(plan.seconds / 2, plan.most // 2)
         watch = Stopwatch(plan.pids)
-        return watch.outcome(run.spin(plan.seconds, plan.most))
+        return watch.outcome(run.spin(plan.seconds, plan.most), [before])
 
 
 class _Mixed:

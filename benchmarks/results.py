@@ -9,8 +9,8 @@ from statistics import median
 
 from benchmarks.plan import Outcome
 
-HEADINGS = ("", "", "OrbitMQ", "Apache", "ratio", "from", "to", "aim", "CPU us", "Apache")
-_WIDTHS = (60, 11, 12, 12, 8, 8, 8, 6, 9, 9)
+HEADINGS = ("", "", "OrbitMQ", "Apache", "ratio", "from", "to", "aim", "CPU us", "Apache", "ratio")
+_WIDTHS = (60, 11, 12, 12, 8, 8, 8, 6, 9, 9, 8)
 
 
 @dataclass
@@ -18,7 +18,8 @@ class Result:
     """A figure of ours, Apache's beside it where it ran, and the ratio (above 1 is better).
 
     The ratio is the median of the rounds' ratios, which went from ``low`` to ``high``. ``cpu`` and
-    ``apache_cpu`` are the microseconds of the brokers' processor time a message.
+    ``apache_cpu`` are the microseconds of the brokers' processor time a message, ``cpu_ratio`` the
+    median of the rounds' ratios of them.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Result:
     high: float | None = None
     cpu: float | None = None
     apache_cpu: float | None = None
+    cpu_ratio: float | None = None
 
 
 def compare(
@@ -49,8 +51,9 @@ def compare_outcomes(name: str, rounds: list[list[Outcome]], aim: float | None) 
     """As :func:`compare`, of messages a second, with the processor time beside them."""
     rates = [[outcome.rate for outcome in row] for row in rounds]
     result = compare(name, "messages/s", rates, aim)
-    costs = [median(outcome.cpu for outcome in side) for side in zip(*rounds, strict=True)]
-    result.cpu, result.apache_cpu = [*costs, None][:2]
+    costs = [[outcome.cpu for outcome in row] for row in rounds]
+    spent = compare(name, "us", costs, None, less=True)
+    result.cpu, result.apache_cpu, result.cpu_ratio = spent.ours, spent.apache, spent.ratio
     return result
 
 
@@ -73,6 +76,7 @@ def cells(result: Result) -> list[str]:
         *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
         "" if result.aim is None else f"{result.aim:.1f}",
         *("" if cost is None else f"{cost:.2f}" for cost in (result.cpu, result.apache_cpu)),
+        "" if result.cpu_ratio is None else f"{result.cpu_ratio:.2f}",
     ]
 
 

@@ -56,7 +56,7 @@ def test_the_ratio_is_the_median_of_pairs() -> None:
 
 def test_processor_time_stands_beside_rates() -> None:
     result = compare_outcomes("sends", [[Outcome(100, 1.0, 0.001), Outcome(50, 1.0, 0.002)]], None)
-    assert (result.cpu, result.apache_cpu) == (10.0, 40.0)
+    assert (result.cpu, result.apache_cpu, result.cpu_ratio) == (10.0, 40.0, 4.0)
     alone = compare_outcomes("sends", [[Outcome(100, 1.0, 0.001)]], None)
     assert (alone.cpu, alone.apache_cpu, alone.ratio) == (10.0, None, None)
     assert line(cells(alone)).split()[-1] == "10.00"
@@ -110,11 +110,13 @@ def test_scaling(tmp_path: Path) -> None:
 
 def test_flames(tmp_path: Path) -> None:
     loads = {"sends": flames.LOADS["sends"]}
-    written = tmp_path / "flames.md"
-    found = measured(flames.flame_figures(0.05, tmp_path, 2048, loads, written))
+    page = tmp_path / "performance.md"
+    page.write_text((ROOT / "docs/performance.md").read_text("utf-8"))
+    found = measured(flames.flame_figures(0.05, tmp_path / "pictures", 2048, loads, page))
     assert "send, 64 in flight: the broker's thread" in found
-    assert written.read_text().startswith("| us a message | send, 64 in flight |")
-    assert (tmp_path / "flame-sends.svg").read_text().startswith("<svg")
+    table = "| us a message | send, 64 in flight |\n"
+    assert page.read_text("utf-8").count(table) == 1
+    assert (tmp_path / "pictures" / "flame-sends.svg").read_text().startswith("<svg")
 
 
 def test_time_is_told_by_module() -> None:

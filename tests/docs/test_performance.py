@@ -34,6 +34,13 @@ def test_subjects_and_options_are_those_there_are(page: str) -> None:
         assert {word for word in words if word.startswith("--")} <= options
 
 
+def test_every_subject_is_described() -> None:
+    text = (ROOT / "docs/benchmarks.md").read_text("utf-8")
+    rows = text[text.index("| subject |") :].split("\n\n")[0]
+    named = re.findall(r"`(\w+)`", rows)
+    assert set(SUBJECTS) <= set(named)
+
+
 def test_every_picture_is_one() -> None:
     text = (ROOT / PERFORMANCE).read_text("utf-8")
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from orbitmq import Producer, codes
+from orbitmq.client.mailbox import Waiter
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ClientStateError, IllegalNameError, InvalidMessageError
 from orbitmq.message import Message, MessageQueue, SendResult, SendStatus
@@ -369,3 +370,11 @@ def test_many_threads_share_a_producer() -> None:
         assert len({result.message_id for result in results}) == 400
         assert len(sent(cluster)) == 400
         assert {command.code for command in cluster.brokers[0].requests} & SENDS
+
+
+def test_a_message_on_its_way_is_named_in_logs_without_its_body() -> None:
+    with StubCluster(t=1) as cluster, producing(cluster) as producer:
+        core = producer._core
+        outgoing = core.prepare(Message("t", b"a secret"), None, None)
+        sending = core.sending(outgoing, Waiter[SendResult](), None, core.deadline(None))
+        assert repr(sending) == f"<Sending {outgoing.message_id} to t>"

@@ -38,8 +38,8 @@ def plan(config: BrokerConfig, count: int, root: Path) -> list[list[BrokerConfig
         raise ConfigError(
             "workers",
             count,
-            f"{root} is the store of a single broker: start without workers, or move what is in it "
-            f"into {root / f'{config.broker_name}-0'}, for the first worker to serve it",
+            f"{root} is the store of a single broker: start without workers, or move all but "
+            f"namesrv into {root / f'{config.broker_name}-0'}, for the first worker to serve it",
         )
     stored = _stored_numbers(root, config.broker_name)
     numbers = sorted({*range(count)} | stored)

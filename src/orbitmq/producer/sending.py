@@ -83,6 +83,9 @@ class Sending(Struct, eq=False, weakref=True):
     _refusal: NetworkError | None = None
     _stored: SendResult | None = None
 
+    def __repr__(self) -> str:
+        return f"<Sending {self.outgoing.message_id} to {self.outgoing.topic}>"  # not its body
+
     @property
     def size(self) -> int:
         """The bytes of its body."""
