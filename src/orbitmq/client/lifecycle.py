@@ -63,7 +63,7 @@ class Lifecycle:
     def check_running(self) -> None:
         """Raise ClientStateError unless it is running."""
         thread = self.thread
-        if self.state is ServiceState.RUNNING and thread is not None and thread.gone is None:
+        if self.state is ServiceState.RUNNING and (thread is None or thread.gone is None):
             return
         self.check_here()
         raise ClientStateError(

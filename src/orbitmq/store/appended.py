@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from orbitmq.store.consume_queue import UNIT, ConsumeQueue
+from orbitmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
+
+_OFFSET: Final = struct.Struct(f">q{UNIT_SIZE - 8}x")
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -30,7 +33,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     @property
     def physical_offsets(self) -> list[int]:
         """Where in the commit log each of the messages is."""
-        return [offset for offset, _, _ in UNIT.iter_unpack(self.units)]
+        return [offset for (offset,) in _OFFSET.iter_unpack(self.units)]
 
 
 Arrival: TypeAlias = tuple[int, int, bytes]

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakSet
 
-import msgspec
-
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.errors import DiskFullError, InvalidMessageError, StoreError
+from orbitmq.errors import DiskFullError, StoreError
 from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.appended import Appended, WriteListener, Written
 from orbitmq.store.cleaner import Cleaner
@@ -29,20 +27,17 @@ from orbitmq.store.delay_levels import DelayLevels
 from orbitmq.store.directory import StoreDirectory
 from orbitmq.store.file_ops import FILE_OPS, FileOps, store_error
 from orbitmq.store.flusher import Dispatched, QueueFlusher
+from orbitmq.store.limits import Limits
 from orbitmq.store.log_flusher import FlushCallback, LogFlusher
 from orbitmq.store.opening import StoreParts, open_parts
 from orbitmq.store.pull import GetResult, get_messages
 from orbitmq.store.recovery import OnRecovery
 from orbitmq.store.times import offset_by_timestamp, stored_at
-from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, PAIR_SEPARATOR
-from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft, record_size
+from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft
 
 logger = logging.getLogger("orbitmq.store")
 
-_SEPARATOR: Final = PAIR_SEPARATOR.encode()
 _units_of: Final[Callable[[Appended], bytes]] = attrgetter("units")
-_MOST_BESIDE_BODY: Final = 1 << 17
-"""More than a record's fixed part, topic and properties can take, and the file's filler."""
 
 
 class MessageStore:
@@ -63,6 +58,7 @@ class MessageStore:
         self._clock = clock
         self._levels = DelayLevels(parts.config.delay_levels)
         self._log = parts.log
+        self._limits = Limits(parts.log, parts.config)
         self._table = parts.table
         self._queues = parts.table.queues
         self._recovered = parts.recovered.dispatched
@@ -158,7 +154,7 @@ class MessageStore:
     def renew(self, config: StoreConfig) -> None:
         """Go by these settings from now on; what belongs to the directory stays as it is."""
         self.config = config
-        self._safe_body = min(config.max_message_size, config.mapped_file_size - _MOST_BESIDE_BODY)
+        self._limits.renew(config)
         self._log_flusher.renew(config)
         self._queue_flusher.renew(config)
         self.cleaner.renew(config)
@@ -174,8 +170,8 @@ class MessageStore:
         StoreError when the disk fails and too much waits for it already, and DiskFullError while
         it is nearly full (disk_warning_ratio).
         """
-        if len(draft.body) > self._safe_body or draft.properties.endswith(b"\0"):
-            self._check(draft)
+        if len(draft.body) > self._limits.safe_body or draft.properties.endswith(b"\0"):
+            self._limits.check(draft)
         if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
             self._refuse()
         queue: ConsumeQueue | None = None
@@ -208,8 +204,7 @@ class MessageStore:
 
         All of them are staged or none. There is one at least, and they are not to be delayed.
         """
-        if not self._are_safe(items):
-            items = [self._checked(common, item) for item in items]
+        items = self._limits.checked(common, items)
         if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
             self._refuse()
         queue, first = self._place(common)
@@ -257,39 +252,6 @@ class MessageStore:
         self._closed = True
         self._staged, self.staged = [], 0
         self._directory.abandon()
-
-    def _are_safe(self, items: Sequence[BatchItem]) -> bool:
-        """Whether _check() has nothing to say of any."""
-        safe_body = self._safe_body
-        for _, body, properties in items:
-            if len(body) > safe_body or properties.endswith(b"\0"):
-                return False
-        return True
-
-    def _checked(self, common: Draft, item: BatchItem) -> BatchItem:
-        """A message of a batch, as _check() would have it."""
-        flag, body, properties = item
-        draft = msgspec.structs.replace(common, flag=flag, body=body, properties=properties)
-        self._check(draft)
-        return flag, body, draft.properties
-
-    def _check(self, draft: Draft) -> None:
-        """Refuse what is too long. A separator goes behind properties that end in NUL.
-
-        It changes nothing for readers, and tells recovery a whole record from a torn one.
-        """
-        if len(draft.body) > self.config.max_message_size:
-            raise InvalidMessageError(
-                f"a body of {len(draft.body)} bytes is longer than {self.config.max_message_size} "
-                "(max_message_size)"
-            )
-        if draft.properties.endswith(b"\0"):
-            if len(draft.properties) == MAX_PROPERTIES_BYTES:
-                raise InvalidMessageError(
-                    f"properties of {MAX_PROPERTIES_BYTES} bytes cannot end in a NUL: shorten them"
-                )
-            draft.properties += _SEPARATOR
-        self._log.check_size(record_size(draft))
 
     def write(self) -> None:
         """Write all staged messages, put them into their queues, tell the write listeners.

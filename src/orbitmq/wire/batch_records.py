@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final
 
 from orbitmq.errors import RecordError
@@ -15,6 +16,13 @@ from orbitmq.wire.record import LAYOUTS, BatchItem, Draft, hosts_index, topic_pa
 
 _HOSTS_SHIFT: Final = 4
 _FIRST: Final = ">iIIiiqq"  # size, magic, checksum, queue id, flag, queue offset, physical offset
+
+
+@cache
+def _packers(born_host: int, store_host: int) -> tuple[Callable[..., bytes], Callable[..., bytes]]:
+    """Those of the whole fixed part, and of what is common in it, for hosts of these sizes."""
+    common = struct.Struct(f">iq{born_host}sq{store_host}siq")
+    return struct.Struct(f"{_FIRST}{common.size}si").pack, common.pack
 
 
 class BatchRecords:
@@ -29,9 +37,9 @@ class BatchRecords:
         self._topic = common.topic
         self._queue_id = common.queue_id
         self._beside = LAYOUTS[hosts].body + len(topic)
+        self._pack, pack_common = _packers(len(common.born_host), len(common.store_host))
         try:
-            self._common = struct.pack(
-                f">iq{len(common.born_host)}sq{len(common.store_host)}siq",
+            self._common = pack_common(
                 common.sys_flag & ~(3 << _HOSTS_SHIFT) | hosts << _HOSTS_SHIFT,
                 common.born_timestamp,
                 common.born_host,
@@ -42,7 +50,6 @@ class BatchRecords:
             )
         except struct.error as error:
             raise RecordError(f"a field of the batch does not fit its records: {error}") from error
-        self._pack = struct.Struct(f"{_FIRST}{len(self._common)}si").pack
 
     def sizes(self, items: Sequence[BatchItem]) -> list[int]:
         """How many bytes each record takes."""
@@ -60,18 +67,22 @@ class BatchRecords:
         pack, crc32 = self._pack, zlib.crc32
         magic, queue_id, topic, common = self._magic, self._queue_id, self._topic, self._common
         pieces: list[bytes] = []
+        length, separator = -1, b""  # of properties, and what stands before those of this length
         try:
             for (flag, body, properties), queue_offset, physical_offset, size in zip(
                 items, queue_offsets, physical_offsets, sizes, strict=True
             ):
                 checksum = crc32(body) & 0x7FFFFFFF
+                if len(properties) != length:
+                    length = len(properties)
+                    _, separator = topic_part(topic, length)
                 pieces += (
                     pack(
                         size, magic, checksum, queue_id, flag, queue_offset, physical_offset,
                         common, len(body),
                     ),
                     body,
-                    topic_part(topic, len(properties))[1],
+                    separator,
                     properties,
                 )  # fmt: skip
         except struct.error as error:
