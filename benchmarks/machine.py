@@ -37,8 +37,7 @@ def describe(apache: ApacheRelease | None = None) -> dict[str, str]:
         "core": CORE,
         "msgspec": metadata.version("msgspec"),
         "uvloop": _uvloop(),
-        "machine": f"{os.cpu_count()} cores, {_processor()}, {platform.system()} "
-        f"{platform.release()}",
+        "machine": f"{os.cpu_count()} cores, {_processor()}, {platform.system()}",
     }
     if apache:
         described["Apache RocketMQ"] = apache.version
