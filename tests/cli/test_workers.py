@@ -44,6 +44,12 @@ def send_to_all(broker: Started) -> set[bytes]:
     return bodies
 
 
+def registered(broker: Started) -> set[str]:
+    """The brokers that a client finds now."""
+    with Producer("lookers", name_server=broker.name_server) as producer:
+        return {queue.broker_name for queue in producer.publish_queues("shared")}
+
+
 def received(broker: Started, group: str) -> set[bytes]:
     """All that a new group gets once it has as much as was sent."""
     bodies: set[bytes] = set()
@@ -112,6 +118,7 @@ def test_a_worker_that_dies_is_started_again_where_it_was(tmp_path: Path) -> Non
                 return False
 
         eventually(serves, "the worker to serve again")
+        eventually(lambda: registered(broker) == NAMES, "the worker to be in the routes again")
         assert len(set(worker_pids(broker)) - set(before)) == 1
         assert received(broker, "takers") == sent
         code, _, errors = stopped(broker, signal.SIGTERM)

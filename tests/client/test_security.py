@@ -7,8 +7,8 @@ import os
 import pickle
 import re
 import socket
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -313,8 +313,23 @@ def two_free_ports() -> int:
                 return port
 
 
+@contextmanager
+def without_vip_channel() -> Iterator[EmbeddedBroker]:
+    """A broker, and nobody who listens on the port two below, all the while."""
+    while True:
+        with socket.socket() as taken, ExitStack() as opened:
+            taken.bind(("127.0.0.1", 0))  # without listening: who connects is refused
+            try:
+                port = taken.getsockname()[1] + 2
+                broker = opened.enter_context(EmbeddedBroker(port=port))
+            except ConfigError:  # somebody has it
+                continue
+            yield broker
+            return
+
+
 def test_a_broker_without_a_vip_channel_is_told_of() -> None:
-    with EmbeddedBroker() as broker:
+    with without_vip_channel() as broker:
         with (
             Producer("g", name_server=broker.name_server, vip_channel_enabled=True) as producer,
             pytest.raises(ConnectError) as raised,
