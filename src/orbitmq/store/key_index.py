@@ -268,14 +268,13 @@ class KeyIndex:
         self._drain()
         if self._behind:
             self._catch_up()
-        while self._taking or self._pending:
-            while self._pending:
-                written = self._pending.popleft()
-                self._taken += written.messages
-                self._taking += written.appended
+        while self._pending:
+            written = self._pending.popleft()
+            self._taken += written.messages
+            self._taking += written.appended
+        if self._taking:
             self._take(self._taking)  # after an error again: what is in already is passed over
             self._taking = []
-            self._save_if_due()
         self._save_if_due()
         if save and self._is_unsaved:
             self._save()
