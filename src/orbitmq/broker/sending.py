@@ -154,9 +154,6 @@ class Sending:
         stored = (properties + self._suffix).encode()
         if len(stored) > MAX_PROPERTIES_BYTES:
             raise _too_many_properties(len(stored))
-        sys_flag = request.sys_flag
-        if topic.topic_filter_type == _MULTI_TAG:
-            sys_flag |= MULTI_TAGS
         placed = self._store.append(
             Draft(
                 name,
@@ -165,7 +162,7 @@ class Sending:
                 stored,
                 tags_code(_value(text, _TAGS_MARK)) if _TAGS_MARK in text else 0,
                 request.flag,
-                sys_flag,
+                _sys_flag(request, topic),
                 request.born_timestamp,
                 born_host,
                 self._store_host,

@@ -84,9 +84,8 @@ class TransactionChecker:
     """Checks back on the half messages of ``store``.
 
     ``write`` brings what was staged into the store, ``now_ms`` is the wall clock, ``metrics``
-    counts the open ones. ``ask`` is
-    called with each question, once the half message is in its new place; ``busy`` says that a pass
-    goes on, and :meth:`step` has something to do.
+    counts the open ones. ``ask`` is called with each question, once the half message is in its new
+    place; ``busy`` says that a pass goes on, and :meth:`step` has something to do.
     """
 
     def __init__(
