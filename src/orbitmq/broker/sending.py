@@ -2,13 +2,14 @@
 
 Knows neither sockets nor header letters. What it appends is staged in the store, and written when
 the tick of the broker ends. Follows SendMessageProcessor, AbstractSendMessageProcessor and
-HookUtils. :meth:`Sending.send` is the broker's hottest code: it looks at a message's properties as
-text, and hands on those that need more.
+HookUtils. :meth:`Sending.send_all` is the broker's hottest code: it takes the messages of a turn
+together, and hands on one by one those that need more than to be stored.
 """
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -46,11 +47,10 @@ from orbitmq.wire.properties import (
     encode_properties,
     find_property,
 )
-from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, decode_batch
+from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, PlainRecord, decode_batch
+from orbitmq.wire.sent_properties import read_sent_properties
 
-_END: Final = "\x02"
-_UNIQ_KEY_MARK: Final = f"{_END}{UNIQ_KEY}\x01"
-_TAGS_MARK: Final = f"{_END}{TAGS}\x01"
+_SPECIAL: Final = (DELAY, TRANSACTION_PREPARED, "TIMER_DELIVER", POP_CK)
 _TAGS: Final = TAGS.encode()
 _MULTI_TAG: Final = "MULTI_TAG"
 
@@ -94,6 +94,26 @@ class PlacedBatch(msgspec.Struct, gc=False):
     unique_key: str | None
 
 
+Incoming: TypeAlias = tuple[SendRequest, bytes | memoryview, bytes]
+"""A message to be stored, its body, and the host it comes from."""
+
+_NOT_STAGED: Final = AssertionError("a message was neither staged nor refused")
+
+
+class _Plain:
+    """Messages that are stored as they come: drafts, and their place in ``results``.
+
+    With each place goes its queue id and unique key.
+    """
+
+    __slots__ = ("drafts", "places", "results")
+
+    def __init__(self, results: list[Placed | Exception]) -> None:
+        self.results = results
+        self.drafts: list[PlainRecord] = []
+        self.places: list[tuple[int, int, str]] = []
+
+
 class Sending:
     """Takes in messages. ``store_host`` is this broker's address as records hold it.
 
@@ -133,43 +153,72 @@ class Sending:
 
     def send(self, request: SendRequest, body: bytes | memoryview, born_host: bytes) -> Placed:
         """Stage one message. Raises BrokerError when it is refused."""
-        topic, queue_id = self._place(request, len(body))
-        name = request.topic
-        properties = request.properties or ""
-        if properties and properties[-1] != _END:  # 4.x clients leave the last one out
-            properties += _END
-        text = _END + properties  # now a separator stands before each name
-        if (
-            "DELAY" in text
-            or "TRAN_MSG" in text
-            or "TIMER_DELIVER" in text
-            or "POP_CK" in text
-            or name.startswith(RETRY_PREFIX)
+        (placed,) = self.send_all([(request, body, born_host)])
+        if isinstance(placed, Exception):
+            raise placed
+        return placed
+
+    def send_all(self, messages: Sequence[Incoming]) -> list[Placed | Exception]:
+        """Stage messages in their order: where each will be, or the error that refuses it."""
+        results: list[Placed | Exception] = [_NOT_STAGED] * len(messages)
+        plain = _Plain(results)
+        texts = [request.properties for request, _, _ in messages]
+        properties = read_sent_properties(texts, _SPECIAL, self._suffix)
+        for number, ((request, body, born_host), sent) in enumerate(
+            zip(messages, properties, strict=True)
         ):
-            return self._send_special(request, topic, queue_id, body, born_host)
-        unique_key = _value(text, _UNIQ_KEY_MARK)
-        if not unique_key:
-            unique_key = create_unique_id()
-            properties += f"{UNIQ_KEY}\x01{unique_key}{_END}"
-        stored = (properties + self._suffix).encode()
-        if len(stored) > MAX_PROPERTIES_BYTES:
-            raise _too_many_properties(len(stored))
-        placed = self._store.append(
-            Draft(
-                name,
-                queue_id,
-                body,
-                stored,
-                tags_code(_value(text, _TAGS_MARK)) if _TAGS_MARK in text else 0,
-                request.flag,
-                _sys_flag(request, topic),
-                request.born_timestamp,
-                born_host,
-                self._store_host,
-                request.reconsume_times or 0,
-            )
-        )
-        return Placed(queue_id, placed.queue_offset, placed.physical_offset, unique_key)
+            try:
+                topic, queue_id = self._place(request, len(body))
+                name = request.topic
+                if (
+                    sent is None
+                    or name.startswith(RETRY_PREFIX)
+                    or len(body) > self._store.safe_body
+                ):
+                    self._stage(plain)
+                    results[number] = self._send_special(request, topic, queue_id, body, born_host)
+                    continue
+                stored, unique_key, tags_code = sent
+                if not unique_key:
+                    unique_key = create_unique_id()
+                    stored = self._with_key(stored, unique_key)
+                if len(stored) > MAX_PROPERTIES_BYTES:
+                    raise _too_many_properties(len(stored))  # noqa: TRY301 - as others are
+            except Exception as error:  # noqa: BLE001 - it is the answer to this message alone
+                results[number] = error
+                continue
+            plain.drafts.append(
+                (
+                    name, queue_id, body, stored, tags_code, request.flag,
+                    _sys_flag(request, topic), request.born_timestamp, born_host,
+                    request.reconsume_times or 0,
+                )
+            )  # fmt: skip
+            plain.places.append((number, queue_id, unique_key))
+        self._stage(plain)
+        return results
+
+    def _stage(self, plain: _Plain) -> None:
+        """Stage what is plain so far, before what comes next."""
+        drafts, places, results = plain.drafts, plain.places, plain.results
+        if not drafts:
+            return
+        plain.drafts, plain.places = [], []
+        try:
+            queue_offsets, offsets = self._store.append_all(drafts, self._store_host)
+        except Exception as error:  # noqa: BLE001 - it is the answer to all of these
+            for number, _, _ in places:
+                results[number] = error
+            return
+        for (number, queue_id, unique_key), queue_offset, offset in zip(
+            places, queue_offsets, offsets, strict=True
+        ):
+            results[number] = Placed(queue_id, queue_offset, offset, unique_key)
+
+    def _with_key(self, stored: bytes, unique_key: str) -> bytes:
+        """Properties that got a unique key of ours."""
+        own = len(stored) - len(self._suffix.encode())
+        return stored[:own] + encode_properties({UNIQ_KEY: unique_key}) + stored[own:]
 
     def send_batch(
         self, request: SendRequest, body: bytes | memoryview, born_host: bytes
@@ -332,15 +381,6 @@ class Sending:
             f"the message body has {size} bytes, {self._max_body} is the most (maxMessageSize): "
             "compress it, split it, or raise the limit"
         )
-
-
-def _value(text: str, mark: str) -> str:
-    """The value behind ``mark`` in properties that begin and end with a separator; "" for none."""
-    at = text.rfind(mark)
-    if at < 0:
-        return ""
-    at += len(mark)
-    return text[at : text.find(_END, at)]
 
 
 def _other_queue(queue_id: int, topic: TopicConfig) -> int:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import mmap
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from orbitmq.compiled import compiled
 from orbitmq.errors import InvalidMessageError, RecordError
 from orbitmq.wire.compress import COMPRESSED
 from orbitmq.wire.ids import host_bytes, tags_code
@@ -45,6 +46,7 @@ __all__ = [
     "BatchItem",
     "Buffer",
     "Draft",
+    "PlainRecord",
     "RecordInfo",
     "RecordLayout",
     "RecordParts",
@@ -53,6 +55,7 @@ __all__ = [
     "encode_batch",
     "encode_blank",
     "encode_record",
+    "encode_records",
     "host_bytes",
     "hosts_index",
     "is_blank",
@@ -141,6 +144,7 @@ _PROBE: Final = struct.Struct(">iI28xi44xi")  # of IPv4 hosts: size, magic, sysF
 _INT: Final = struct.Struct(">i")
 _SIZE_AND_MAGIC: Final = struct.Struct(">iI")
 _LENGTH: Final = struct.Struct(">h")
+_UNIT: Final = struct.Struct(">qiq")  # of a consume queue: physical offset, size, tags code
 
 
 class Draft(msgspec.Struct, gc=False):
@@ -205,6 +209,54 @@ def encode_record(
     except struct.error as error:
         raise RecordError(f"a field of the message does not fit its record: {error}") from error
     return b"".join((header, body, topic, properties))
+
+
+PlainRecord: TypeAlias = tuple[str, int, bytes | memoryview, bytes, int, int, int, int, bytes, int]
+"""What a Draft has of a message that is stored as it comes, in the same order, but no store host.
+
+Topic, queue id, body, properties, tags code, flag, sysFlag, born time, born host, how often it was
+consumed again.
+"""
+
+
+@compiled
+def encode_records(
+    drafts: Sequence[PlainRecord],
+    first: int,
+    queue_offsets: Sequence[int],
+    store_host: bytes,
+    store_timestamp: int,
+    position: int,
+    limit: int,
+) -> tuple[bytes, list[int], bytes]:
+    """The records of ``drafts`` from the ``first`` on, one after the other from ``position`` on.
+
+    So many as end at ``limit`` or before. Their physical offsets come with them, and their entries
+    for consume queues. Their fields must fit, see encode_record.
+    """
+    pieces: list[bytes | memoryview] = []
+    offsets: list[int] = []
+    units: list[bytes] = []
+    for (
+        topic, queue_id, body, properties, code, flag, sys_flag, born, born_host, times
+    ), queue_offset in zip(drafts[first:], queue_offsets[first:], strict=True):  # fmt: skip
+        hosts = 0
+        if len(born_host) != 8 or len(store_host) != 8:
+            hosts = hosts_index(born_host, store_host)
+        magic, middle = topic_part(topic, len(properties))
+        size = LAYOUTS[hosts].body + len(body) + len(middle) + len(properties)
+        if position + size > limit:
+            break
+        header = _HEADERS[hosts].pack(
+            size, magic, zlib.crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, position,
+            sys_flag & ~_HOSTS_V6 | hosts << 4, born, born_host, store_timestamp, store_host, times,
+            0, len(body),
+        )  # fmt: skip
+        pieces += (header, body, middle, properties)
+        offsets.append(position)
+        units.append(_UNIT.pack(position, size, code))
+        position += size
+    return b"".join(pieces), offsets, b"".join(units)
 
 
 def record_size(draft: Draft) -> int:

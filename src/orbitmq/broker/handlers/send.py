@@ -11,14 +11,8 @@ from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.sending import Placed, PlacedBatch
 from orbitmq.codes import RequestCode
 from orbitmq.net.connection import Connection
-from orbitmq.net.dispatcher import Handler
-from orbitmq.wire.command import (
-    JSON,
-    ONEWAY,
-    RemotingCommand,
-    decode_at_once,
-    encode_response,
-)
+from orbitmq.net.dispatcher import Handler, refusal
+from orbitmq.wire.command import JSON, ONEWAY, RemotingCommand, encode_response
 from orbitmq.wire.headers import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
@@ -31,18 +25,21 @@ SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHead
 
 _SEND_V1: Final = int(RequestCode.SEND_MESSAGE)
 
-decode_at_once(RequestCode.SEND_MESSAGE, SendMessageRequestHeader)
-decode_at_once(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2)
-decode_at_once(RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2)
+
+_Sent: TypeAlias = tuple[RemotingCommand, Connection, SendRequestHeader]
 
 
 class SendHandlers:
-    """Translates to and from :class:`~orbitmq.broker.sending.Sending` and ``Retrying``."""
+    """Translates to and from :class:`~orbitmq.broker.sending.Sending` and ``Retrying``.
+
+    Messages are noted as they come, and carried out together at the end of the turn.
+    """
 
     def __init__(self, broker: Broker, answers: WriteAnswers) -> None:
         self._sending = broker.sending
         self._retrying = broker.retrying
         self._answers = answers
+        self._noted: list[tuple[RemotingCommand, Connection]] = []
         self._host = broker.store_host.hex().upper()
         self.renew(broker.config)
 
@@ -60,35 +57,59 @@ class SendHandlers:
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
         return {
-            RequestCode.SEND_MESSAGE: self._send,
-            RequestCode.SEND_MESSAGE_V2: self._send,
-            RequestCode.SEND_BATCH_MESSAGE: self._send,
+            RequestCode.SEND_MESSAGE: self._note,
+            RequestCode.SEND_MESSAGE_V2: self._note,
+            RequestCode.SEND_BATCH_MESSAGE: self._note,
             RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
         }
 
-    def _send(self, command: RemotingCommand, connection: Connection) -> None:
-        if self._answers.unanswered:
-            self._answers.check_room(connection)
-        if command.code == _SEND_V1:
-            header: SendRequestHeader = command.header(SendMessageRequestHeader)
-        else:
-            header = command.header(SendMessageRequestHeaderV2)
-        if header.batch:
-            self._send_batch(command, connection, header)
+    def carry_out(self) -> None:
+        """Stage what was sent in this turn, in its order. Nothing is raised."""
+        noted = self._noted
+        if not noted:
             return
-        placed = self._sending.send(header, command.body, connection.peer_host)
-        if command.flag & ONEWAY:
-            return
+        self._noted = []
+        run: list[_Sent] = []
+        for command, connection in noted:
+            try:
+                if self._answers.unanswered:
+                    self._answers.check_room(connection)
+                if command.code == _SEND_V1:
+                    header: SendRequestHeader = command.header(SendMessageRequestHeader)
+                else:
+                    header = command.header(SendMessageRequestHeaderV2)
+                if header.batch:
+                    self._send_all(run)
+                    run = []
+                    self._send_batch(command, connection, header)
+                else:
+                    run.append((command, connection, header))
+            except Exception as error:  # noqa: BLE001 - each is answered, as by the dispatcher
+                _refuse(command, connection, error)
+        self._send_all(run)
+
+    def _note(self, command: RemotingCommand, connection: Connection) -> None:
+        self._noted.append((command, connection))
+
+    def _send_all(self, run: list[_Sent]) -> None:
+        """Stage messages; they are answered when they are written."""
+        messages = [(header, command.body, peer.peer_host) for command, peer, header in run]
+        for (command, connection, _), placed in zip(
+            run, self._sending.send_all(messages), strict=True
+        ):
+            if isinstance(placed, Exception):
+                _refuse(command, connection, placed)
+            elif not command.flag & ONEWAY:
+                self._answers.add(connection, command, self._answer(command, placed))
+
+    def _answer(self, command: RemotingCommand, placed: Placed) -> bytes:
         key = placed.unique_key.encode()
         is_plain = placed.recall_handle is None and key.isalnum()  # of ASCII, as bytes
         if command.serialize_type == JSON and is_plain:
-            answer = self._template.fill(
+            return self._template.fill(
                 (placed.physical_offset, placed.queue_id, placed.queue_offset, key, command.opaque)
             )
-        else:
-            message_id = f"{self._host}{placed.physical_offset:016X}"
-            answer = self._encode(command, message_id, placed)
-        self._answers.add(connection, command, answer)
+        return self._encode(command, f"{self._host}{placed.physical_offset:016X}", placed)
 
     def _send_batch(
         self, command: RemotingCommand, connection: Connection, header: SendRequestHeader
@@ -125,3 +146,9 @@ class SendHandlers:
         if isinstance(placed, Placed) and placed.recall_handle is not None:
             fields["recallHandle"] = placed.recall_handle
         return encode_response(command, codes.SUCCESS, fields)
+
+
+def _refuse(command: RemotingCommand, connection: Connection, error: Exception) -> None:
+    answer = refusal(command, connection, error)
+    if not command.flag & ONEWAY:
+        connection.send(answer)
