@@ -2,14 +2,14 @@
 
 Knows neither sockets nor header letters. What it appends is staged in the store, and written when
 the tick of the broker ends. Follows SendMessageProcessor, AbstractSendMessageProcessor and
-HookUtils. :meth:`Sending.send_all` is the broker's hottest code: it takes the messages of a turn
-together, and hands on one by one those that need more than to be stored.
+HookUtils. Most messages are stored as they come: those of a turn go through
+:meth:`Sending.send_plain` together, the others one by one through :meth:`Sending.send`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import msgspec
 
@@ -33,6 +33,7 @@ from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.bodies import TopicConfig
 from orbitmq.wire.ids import create_unique_id, tags_code
+from orbitmq.wire.plain_sends import Noted, SendRules
 from orbitmq.wire.properties import (
     CLUSTER,
     DELAY,
@@ -47,8 +48,7 @@ from orbitmq.wire.properties import (
     encode_properties,
     find_property,
 )
-from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, PlainRecord, decode_batch
-from orbitmq.wire.sent_properties import read_sent_properties
+from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, decode_batch
 
 _SPECIAL: Final = (DELAY, TRANSACTION_PREPARED, "TIMER_DELIVER", POP_CK)
 _TAGS: Final = TAGS.encode()
@@ -94,26 +94,6 @@ class PlacedBatch(msgspec.Struct, gc=False):
     unique_key: str | None
 
 
-Incoming: TypeAlias = tuple[SendRequest, bytes | memoryview, bytes]
-"""A message to be stored, its body, and the host it comes from."""
-
-_NOT_STAGED: Final = AssertionError("a message was neither staged nor refused")
-
-
-class _Plain:
-    """Messages that are stored as they come: drafts, and their place in ``results``.
-
-    With each place goes its queue id and unique key.
-    """
-
-    __slots__ = ("drafts", "places", "results")
-
-    def __init__(self, results: list[Placed | Exception]) -> None:
-        self.results = results
-        self.drafts: list[PlainRecord] = []
-        self.places: list[tuple[int, int, str]] = []
-
-
 class Sending:
     """Takes in messages. ``store_host`` is this broker's address as records hold it.
 
@@ -149,125 +129,25 @@ class Sending:
             MSG_REGION: config.region_id,
             TRACE_SWITCH: "true" if config.trace_on else "false",
         }
-        self._suffix = encode_properties(self._own_properties).decode()
+
+    def plain_rules(self, answer: bytes) -> SendRules:
+        """What send_plain() is to go by, from now on; ``answer`` is the text of the answers."""
+        most_body = min(self._max_body, self._store.safe_body)
+        suffix = encode_properties(self._own_properties).decode()
+        return SendRules(self._store_host, suffix, most_body, _SPECIAL, answer)
+
+    def send_plain(
+        self, noted: Sequence[Noted], first: int, rules: SendRules
+    ) -> list[bytes | None]:
+        """Stage messages from the ``first`` on that are stored as they come: their answers.
+
+        It ends at one that needs send() or send_batch(). Raises StoreError, for all.
+        """
+        return self._store.append_plain(noted, first, rules, self._find_plain)
 
     def send(self, request: SendRequest, body: bytes | memoryview, born_host: bytes) -> Placed:
-        """Stage one message. Raises BrokerError when it is refused."""
-        (placed,) = self.send_all([(request, body, born_host)])
-        if isinstance(placed, Exception):
-            raise placed
-        return placed
-
-    def send_all(self, messages: Sequence[Incoming]) -> list[Placed | Exception]:
-        """Stage messages in their order: where each will be, or the error that refuses it."""
-        results: list[Placed | Exception] = [_NOT_STAGED] * len(messages)
-        plain = _Plain(results)
-        texts = [request.properties for request, _, _ in messages]
-        properties = read_sent_properties(texts, _SPECIAL, self._suffix)
-        for number, ((request, body, born_host), sent) in enumerate(
-            zip(messages, properties, strict=True)
-        ):
-            try:
-                topic, queue_id = self._place(request, len(body))
-                name = request.topic
-                if (
-                    sent is None
-                    or name.startswith(RETRY_PREFIX)
-                    or len(body) > self._store.safe_body
-                ):
-                    self._stage(plain)
-                    results[number] = self._send_special(request, topic, queue_id, body, born_host)
-                    continue
-                stored, unique_key, tags_code = sent
-                if not unique_key:
-                    unique_key = create_unique_id()
-                    stored = self._with_key(stored, unique_key)
-                if len(stored) > MAX_PROPERTIES_BYTES:
-                    raise _too_many_properties(len(stored))  # noqa: TRY301 - as others are
-            except Exception as error:  # noqa: BLE001 - it is the answer to this message alone
-                results[number] = error
-                continue
-            plain.drafts.append(
-                (
-                    name, queue_id, body, stored, tags_code, request.flag,
-                    _sys_flag(request, topic), request.born_timestamp, born_host,
-                    request.reconsume_times or 0,
-                )
-            )  # fmt: skip
-            plain.places.append((number, queue_id, unique_key))
-        self._stage(plain)
-        return results
-
-    def _stage(self, plain: _Plain) -> None:
-        """Stage what is plain so far, before what comes next."""
-        drafts, places, results = plain.drafts, plain.places, plain.results
-        if not drafts:
-            return
-        plain.drafts, plain.places = [], []
-        try:
-            queue_offsets, offsets = self._store.append_all(drafts, self._store_host)
-        except Exception as error:  # noqa: BLE001 - it is the answer to all of these
-            for number, _, _ in places:
-                results[number] = error
-            return
-        for (number, queue_id, unique_key), queue_offset, offset in zip(
-            places, queue_offsets, offsets, strict=True
-        ):
-            results[number] = Placed(queue_id, queue_offset, offset, unique_key)
-
-    def _with_key(self, stored: bytes, unique_key: str) -> bytes:
-        """Properties that got a unique key of ours."""
-        own = len(stored) - len(self._suffix.encode())
-        return stored[:own] + encode_properties({UNIQ_KEY: unique_key}) + stored[own:]
-
-    def send_batch(
-        self, request: SendRequest, body: bytes | memoryview, born_host: bytes
-    ) -> PlacedBatch:
-        """Stage the messages of a batch, all or none. Raises BrokerError when it is refused.
-
-        Unlike a single message's, their properties are stored as they are, as Java's broker does
-        (MessageStore.append says when not).
-        """
+        """Stage one message, whatever it asks for. Raises BrokerError when it is refused."""
         topic, queue_id = self._place(request, len(body))
-        name = request.topic
-        batch_properties = (request.properties or "").encode()
-        if name.startswith(RETRY_PREFIX) or find_property(batch_properties, DELAY):
-            raise _illegal(
-                f"the batch to {name} is refused: neither retry topics nor delays go with a "
-                "batch; send its messages one by one"
-            )
-        data = bytes(body)
-        items = _batch_items(name, data)
-        common = Draft(
-            name,
-            queue_id,
-            b"",
-            b"",
-            0,
-            0,
-            _sys_flag(request, topic),
-            request.born_timestamp,
-            born_host,
-            self._store_host,
-            request.reconsume_times or 0,
-        )
-        placed = self._store.append_batch(common, items, _tags_codes(data, items))
-        return PlacedBatch(
-            queue_id,
-            placed.queue_offset,
-            placed.physical_offsets,
-            find_property(batch_properties, UNIQ_KEY),
-        )
-
-    def _send_special(
-        self,
-        request: SendRequest,
-        topic: TopicConfig,
-        queue_id: int,
-        body: bytes | memoryview,
-        born_host: bytes,
-    ) -> Placed:
-        """Stage a message that is retried, comes later, or is in a transaction."""
         properties = decode_properties((request.properties or "").encode())
         properties.pop(POP_CK, None)
         properties.update(self._own_properties)
@@ -313,6 +193,45 @@ class Sending:
             self._deferring.recall_handle(properties),
         )
 
+    def send_batch(
+        self, request: SendRequest, body: bytes | memoryview, born_host: bytes
+    ) -> PlacedBatch:
+        """Stage the messages of a batch, all or none. Raises BrokerError when it is refused.
+
+        Unlike a single message's, their properties are stored as they are, as Java's broker does
+        (MessageStore.append says when not).
+        """
+        topic, queue_id = self._place(request, len(body))
+        name = request.topic
+        batch_properties = (request.properties or "").encode()
+        if name.startswith(RETRY_PREFIX) or find_property(batch_properties, DELAY):
+            raise _illegal(
+                f"the batch to {name} is refused: neither retry topics nor delays go with a "
+                "batch; send its messages one by one"
+            )
+        data = bytes(body)
+        items = _batch_items(name, data)
+        common = Draft(
+            name,
+            queue_id,
+            b"",
+            b"",
+            0,
+            0,
+            _sys_flag(request, topic),
+            request.born_timestamp,
+            born_host,
+            self._store_host,
+            request.reconsume_times or 0,
+        )
+        placed = self._store.append_batch(common, items, _tags_codes(data, items))
+        return PlacedBatch(
+            queue_id,
+            placed.queue_offset,
+            placed.physical_offsets,
+            find_property(batch_properties, UNIQ_KEY),
+        )
+
     def _check_half(self, properties: dict[str, str], level: int) -> None:
         """Raise BrokerError for a message whose transaction cannot be begun.
 
@@ -347,6 +266,20 @@ class Sending:
         if not 0 <= queue_id < topic.write_queue_nums:
             queue_id = _other_queue(queue_id, topic)
         return topic, queue_id
+
+    def _find_plain(self, name: str) -> tuple[int, int] | None:
+        """The number of a topic's queues, and its bits in sysFlag, if it takes what comes."""
+        topic = self._topics.get(name)
+        if (
+            topic is None
+            or topic.attributes
+            or not topic.perm & PERM_WRITE
+            or self._is_read_only
+            or name in UNSENDABLE_TOPICS
+            or name.startswith(RETRY_PREFIX)
+        ):
+            return None
+        return topic.write_queue_nums, _filter_bits(topic)
 
     def _admit(self, request: SendRequest) -> TopicConfig:
         """The topic of a message whose topic is unknown, made if it may be, or not to be sent to.
@@ -402,9 +335,11 @@ def _other_queue(queue_id: int, topic: TopicConfig) -> int:
 
 
 def _sys_flag(request: SendRequest, topic: TopicConfig) -> int:
-    if topic.topic_filter_type == _MULTI_TAG:
-        return request.sys_flag | MULTI_TAGS
-    return request.sys_flag
+    return request.sys_flag | _filter_bits(topic)
+
+
+def _filter_bits(topic: TopicConfig) -> int:
+    return MULTI_TAGS if topic.topic_filter_type == _MULTI_TAG else 0
 
 
 def _tags_codes(body: bytes, items: list[BatchItem]) -> list[int]:

@@ -31,10 +31,8 @@ from orbitmq.wire.record import (
     RECORD_HEADER,
     BatchItem,
     Draft,
-    PlainRecord,
     encode_blank,
     encode_record,
-    encode_records,
 )
 
 logger = logging.getLogger("orbitmq.store")
@@ -118,31 +116,15 @@ class CommitLog:
         self.staged_end = position + size
         return size
 
-    def stage_all(
-        self,
-        drafts: Sequence[PlainRecord],
-        queue_offsets: Sequence[int],
-        store_host: bytes,
-        store_timestamp: int,
-    ) -> tuple[list[int], bytes]:
-        """As stage(), for messages each of which fits into a file, fields and all.
+    @property
+    def room(self) -> tuple[int, int]:
+        """Where the next record begins, and where it must end to be in the same file."""
+        return self.staged_end, self._staging_limit - END_BLANK
 
-        Returns their physical offsets, and their entries for consume queues.
-        """
-        offsets: list[int] = []
-        units = b""
-        while True:
-            data, placed, entries = encode_records(
-                drafts, len(offsets), queue_offsets, store_host, store_timestamp,
-                self.staged_end, self._staging_limit - END_BLANK,
-            )  # fmt: skip
-            self._parts.append(data)
-            self.staged_end += len(data)
-            offsets += placed
-            units += entries
-            if len(offsets) == len(drafts):
-                return offsets, units
-            self.staged_end = self._roll()
+    def stage_records(self, records: bytes) -> None:
+        """Stage records that are encoded already, for the places that ``room`` tells."""
+        self._parts.append(records)
+        self.staged_end += len(records)
 
     def stage_batch(
         self,

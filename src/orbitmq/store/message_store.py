@@ -33,11 +33,11 @@ from orbitmq.store.opening import StoreParts, open_parts
 from orbitmq.store.pull import GetResult, get_messages
 from orbitmq.store.recovery import OnRecovery
 from orbitmq.store.times import offset_by_timestamp, stored_at
-from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft, PlainRecord
+from orbitmq.wire.plain_sends import Noted, SendRules, encode_sends
+from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft
 
 logger = logging.getLogger("orbitmq.store")
 
-_last_place: Final[Callable[[tuple[ConsumeQueue, list[int]]], int]] = lambda run: run[1][-1]  # noqa: E731
 _units_of: Final[Callable[[Appended], bytes]] = attrgetter("units")
 
 
@@ -203,49 +203,39 @@ class MessageStore:
         self.staged += 1
         return appended
 
-    def append_all(
-        self, drafts: Sequence[PlainRecord], store_host: bytes
-    ) -> tuple[Sequence[int], Sequence[int]]:
-        """As append(), for messages that are stored as they come: all of them are staged or none.
+    def append_plain(
+        self,
+        noted: Sequence[Noted],
+        first: int,
+        rules: SendRules,
+        find_topic: Callable[[str], tuple[int, int] | None],
+    ) -> list[bytes | None]:
+        """As append(), for the plain messages from the ``first`` on; their answers.
 
-        Their bodies have ``safe_body`` bytes at most, their properties do not end in NUL, and they
-        are in no transaction and not delayed. Returns their queue offsets and physical offsets.
+        It may be that none is taken: see encode_sends. Bodies longer than ``safe_body`` are not
+        plain.
         """
         if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
             self._refuse()
-        by_queue: dict[tuple[str, int], list[int]] = {}
-        for place, draft in enumerate(drafts):
-            key = draft[0], draft[1]
-            if key in by_queue:
-                by_queue[key].append(place)
-            else:
-                by_queue[key] = [place]
-        queue_offsets = [0] * len(drafts)
-        runs: list[tuple[ConsumeQueue, list[int]]] = []
-        for key, places in by_queue.items():
-            queue = self._queues.get(key) or self._table.get_or_create(*key)
-            for queue_offset, place in enumerate(places, queue.next_offset):
-                queue_offsets[place] = queue_offset
-            runs.append((queue, places))
         now = self._clock.now_ms()
-        offsets, units = self._log.stage_all(drafts, queue_offsets, store_host, now)
-        runs.sort(key=_last_place)  # what comes last in the log is the last one's
-        for queue, places in runs:
-            entries = units
-            if len(runs) > 1:
-                starts = [UNIT_SIZE * place for place in places]
-                entries = b"".join([units[start : start + UNIT_SIZE] for start in starts])
-            size = sum([size for _, size, _ in UNIT.iter_unpack(entries)])
-            properties = [drafts[place][3] for place in places]
-            first = places[0]
-            self._staged.append(
-                Appended(
-                    queue_offsets[first], offsets[first], size, now, queue, entries, properties
-                )
-            )
-            queue.next_offset += len(places)
-        self.staged += len(drafts)
-        return queue_offsets, offsets
+        position, limit = self._log.room
+        records, answers, runs = encode_sends(
+            noted, first, rules, find_topic, self._find_queue, now, position, limit
+        )
+        if answers:
+            self._log.stage_records(records)
+        for queue, queue_offset, offset, size, units, properties in runs:
+            self._staged.append(Appended(queue_offset, offset, size, now, queue, units, properties))
+            queue.next_offset += len(properties)
+        self.staged += len(answers)
+        return answers
+
+    def _find_queue(self, topic: str, queue_id: int) -> tuple[ConsumeQueue, int]:
+        """A queue, made if need be, and the offset that its next message gets."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._table.get_or_create(topic, queue_id)
+        return queue, queue.next_offset
 
     def append_batch(
         self, common: Draft, items: Sequence[BatchItem], tags_codes: Sequence[int]
@@ -275,10 +265,7 @@ class MessageStore:
         """The queue that takes a message, if any, and the message's offset in it."""
         if draft.sys_flag & TRANSACTION_PREPARED:
             return None, 0
-        queue = self._queues.get((draft.topic, draft.queue_id))
-        if queue is None:
-            queue = self._table.get_or_create(draft.topic, draft.queue_id)
-        return queue, queue.next_offset
+        return self._find_queue(draft.topic, draft.queue_id)
 
     def _refuse(self) -> None:
         """Raise the StoreError that says why; what belongs together is taken whole."""

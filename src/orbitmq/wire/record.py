@@ -12,13 +12,12 @@ from __future__ import annotations
 import mmap
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from orbitmq.compiled import compiled
 from orbitmq.errors import InvalidMessageError, RecordError
 from orbitmq.wire.compress import COMPRESSED
 from orbitmq.wire.ids import host_bytes, tags_code
@@ -28,6 +27,8 @@ __all__ = [
     "BLANK_MAGIC",
     "BORN_HOST_V6",
     "COMPRESSED",
+    "HEADERS",
+    "HOSTS_V6",
     "INNER_BATCH",
     "LAYOUTS",
     "MAGIC_V1",
@@ -46,7 +47,6 @@ __all__ = [
     "BatchItem",
     "Buffer",
     "Draft",
-    "PlainRecord",
     "RecordInfo",
     "RecordLayout",
     "RecordParts",
@@ -55,7 +55,6 @@ __all__ = [
     "encode_batch",
     "encode_blank",
     "encode_record",
-    "encode_records",
     "host_bytes",
     "hosts_index",
     "is_blank",
@@ -79,7 +78,8 @@ STORE_HOST_V6: Final = 0x20
 NEED_UNWRAP: Final = 0x40
 INNER_BATCH: Final = 0x80
 
-_HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+"""The bits of sysFlag that tell the layout."""
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -137,14 +137,14 @@ RECORD_HEADER: Final = LAYOUTS[0]
 MIN_RECORD_SIZE: Final = RECORD_HEADER.body + 1 + 2
 """The size of a record without body, topic and properties."""
 
-_HEADERS: Final = (_header(8, 8), _header(20, 8), _header(8, 20), _header(20, 20))
+HEADERS: Final = (_header(8, 8), _header(20, 8), _header(8, 20), _header(20, 20))
+"""The fixed parts, to be picked as LAYOUTS are."""
 _HOST_SIZES: Final = {8: 0, 20: 1}
-_pack_v4 = _HEADERS[0].pack
+_pack_v4 = HEADERS[0].pack
 _PROBE: Final = struct.Struct(">iI28xi44xi")  # of IPv4 hosts: size, magic, sysFlag, body length
 _INT: Final = struct.Struct(">i")
 _SIZE_AND_MAGIC: Final = struct.Struct(">iI")
 _LENGTH: Final = struct.Struct(">h")
-_UNIT: Final = struct.Struct(">qiq")  # of a consume queue: physical offset, size, tags code
 
 
 class Draft(msgspec.Struct, gc=False):
@@ -178,7 +178,7 @@ def encode_record(
     properties = draft.properties
     born_host = draft.born_host
     store_host = draft.store_host
-    sys_flag = draft.sys_flag & ~_HOSTS_V6
+    sys_flag = draft.sys_flag & ~HOSTS_V6
     body_length = len(body)
     magic, topic = topic_part(draft.topic, len(properties))
     size = RECORD_HEADER.body + body_length + len(topic) + len(properties)
@@ -187,7 +187,7 @@ def encode_record(
         hosts = hosts_index(born_host, store_host)
         sys_flag |= hosts << 4
         size += LAYOUTS[hosts].body - RECORD_HEADER.body
-        pack = _HEADERS[hosts].pack
+        pack = HEADERS[hosts].pack
     try:
         header = pack(
             size,
@@ -209,54 +209,6 @@ def encode_record(
     except struct.error as error:
         raise RecordError(f"a field of the message does not fit its record: {error}") from error
     return b"".join((header, body, topic, properties))
-
-
-PlainRecord: TypeAlias = tuple[str, int, bytes | memoryview, bytes, int, int, int, int, bytes, int]
-"""What a Draft has of a message that is stored as it comes, in the same order, but no store host.
-
-Topic, queue id, body, properties, tags code, flag, sysFlag, born time, born host, how often it was
-consumed again.
-"""
-
-
-@compiled
-def encode_records(
-    drafts: Sequence[PlainRecord],
-    first: int,
-    queue_offsets: Sequence[int],
-    store_host: bytes,
-    store_timestamp: int,
-    position: int,
-    limit: int,
-) -> tuple[bytes, list[int], bytes]:
-    """The records of ``drafts`` from the ``first`` on, one after the other from ``position`` on.
-
-    So many as end at ``limit`` or before. Their physical offsets come with them, and their entries
-    for consume queues. Their fields must fit, see encode_record.
-    """
-    pieces: list[bytes | memoryview] = []
-    offsets: list[int] = []
-    units: list[bytes] = []
-    for (
-        topic, queue_id, body, properties, code, flag, sys_flag, born, born_host, times
-    ), queue_offset in zip(drafts[first:], queue_offsets[first:], strict=True):  # fmt: skip
-        hosts = 0
-        if len(born_host) != 8 or len(store_host) != 8:
-            hosts = hosts_index(born_host, store_host)
-        magic, middle = topic_part(topic, len(properties))
-        size = LAYOUTS[hosts].body + len(body) + len(middle) + len(properties)
-        if position + size > limit:
-            break
-        header = _HEADERS[hosts].pack(
-            size, magic, zlib.crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, position,
-            sys_flag & ~_HOSTS_V6 | hosts << 4, born, born_host, store_timestamp, store_host, times,
-            0, len(body),
-        )  # fmt: skip
-        pieces += (header, body, middle, properties)
-        offsets.append(position)
-        units.append(_UNIT.pack(position, size, code))
-        position += size
-    return b"".join(pieces), offsets, b"".join(units)
 
 
 def record_size(draft: Draft) -> int:
@@ -334,7 +286,7 @@ def locate_record(buffer: Buffer, position: int, limit: int) -> RecordParts:
     end = position + size
     topic_prefix = 1 if magic == MAGIC_V1 else 2
     body = position + RECORD_HEADER.body
-    if sys_flag & _HOSTS_V6:
+    if sys_flag & HOSTS_V6:
         body = position + LAYOUTS[sys_flag >> 4 & 3].body
         body_length = _INT.unpack_from(buffer, body - 4)[0] if body <= end else -1
     body_end = body + body_length
@@ -389,7 +341,7 @@ def check_record(
         parts = locate_record(buffer, position, limit)
     except RecordError:
         return None
-    header = _HEADERS[parts.sys_flag >> 4 & 3].unpack_from(buffer, position)
+    header = HEADERS[parts.sys_flag >> 4 & 3].unpack_from(buffer, position)
     _, _, body_crc, queue_id, _, queue_offset, physical_offset, sys_flag, _, _ = header[:10]
     store_timestamp, _, _, prepared_transaction_offset, body_length = header[10:]
     if (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from orbitmq import codes
@@ -10,6 +11,7 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.sending import Placed, PlacedBatch
 from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError, StoreError
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Handler, refusal
 from orbitmq.wire.command import JSON, ONEWAY, RemotingCommand, encode_response
@@ -18,15 +20,13 @@ from orbitmq.wire.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
+from orbitmq.wire.plain_sends import Noted
 from orbitmq.wire.properties import MSG_REGION, TRACE_SWITCH
 from orbitmq.wire.response_template import ResponseTemplate
 
 SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
 _SEND_V1: Final = int(RequestCode.SEND_MESSAGE)
-
-
-_Sent: TypeAlias = tuple[RemotingCommand, Connection, SendRequestHeader]
 
 
 class SendHandlers:
@@ -39,7 +39,7 @@ class SendHandlers:
         self._sending = broker.sending
         self._retrying = broker.retrying
         self._answers = answers
-        self._noted: list[tuple[RemotingCommand, Connection]] = []
+        self._noted: list[Noted] = []
         self._host = broker.store_host.hex().upper()
         self.renew(broker.config)
 
@@ -51,7 +51,8 @@ class SendHandlers:
         }
         constant = {name: value.replace("%", "%%") for name, value in self._constant_fields.items()}
         places = {"queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
-        self._template = ResponseTemplate(constant | {"msgId": f"{self._host}%016X"} | places)
+        template = ResponseTemplate(constant | {"msgId": f"{self._host}%016X"} | places)
+        self._rules = self._sending.plain_rules(template.text)
         self._batch_template = ResponseTemplate(constant | {"msgId": "%b"} | places)
 
     def table(self) -> dict[int, Handler]:
@@ -65,68 +66,71 @@ class SendHandlers:
 
     def carry_out(self) -> None:
         """Stage what was sent in this turn, in its order. Nothing is raised."""
-        noted = self._noted
-        if not noted:
+        if not self._noted:
             return
-        self._noted = []
-        run: list[_Sent] = []
-        for command, connection in noted:
-            try:
-                if self._answers.unanswered:
-                    self._answers.check_room(connection)
-                if command.code == _SEND_V1:
-                    header: SendRequestHeader = command.header(SendMessageRequestHeader)
-                else:
-                    header = command.header(SendMessageRequestHeaderV2)
-                if header.batch:
-                    self._send_all(run)
-                    run = []
-                    self._send_batch(command, connection, header)
-                else:
-                    run.append((command, connection, header))
-            except Exception as error:  # noqa: BLE001 - each is answered, as by the dispatcher
-                _refuse(command, connection, error)
-        self._send_all(run)
+        noted, self._noted = self._noted, []
+        if self._answers.unanswered:
+            noted = [sent for sent in noted if self._has_room(*sent)]
+        first = 0
+        while first < len(noted):
+            answers = self._send_plain(noted, first)
+            for (command, _, connection), answer in zip(noted[first:], answers, strict=False):
+                if answer is not None:
+                    self._answers.add(connection, command, answer)
+            first += len(answers)
+            if first < len(noted):
+                self._send_one(*noted[first])
+                first += 1
 
     def _note(self, command: RemotingCommand, connection: Connection) -> None:
-        self._noted.append((command, connection))
+        self._noted.append((command, connection.peer_host, connection))
 
-    def _send_all(self, run: list[_Sent]) -> None:
-        """Stage messages; they are answered when they are written."""
-        messages = [(header, command.body, peer.peer_host) for command, peer, header in run]
-        for (command, connection, _), placed in zip(
-            run, self._sending.send_all(messages), strict=True
-        ):
-            if isinstance(placed, Exception):
-                _refuse(command, connection, placed)
-            elif not command.flag & ONEWAY:
-                self._answers.add(connection, command, self._answer(command, placed))
+    def _has_room(self, command: RemotingCommand, _host: bytes, connection: Connection) -> bool:
+        """Whether more may wait for the disk; it is refused here if not."""
+        try:
+            self._answers.check_room(connection)
+        except BrokerError as error:
+            _refuse(command, connection, error)
+            return False
+        return True
+
+    def _send_plain(self, noted: Sequence[Noted], first: int) -> list[bytes | None]:
+        try:
+            return self._sending.send_plain(noted, first, self._rules)
+        except StoreError:  # said again of each
+            return []
+
+    def _send_one(self, command: RemotingCommand, host: bytes, connection: Connection) -> None:
+        """Stage one message, or one batch. Nothing is raised."""
+        try:
+            if command.code == _SEND_V1:
+                header: SendRequestHeader = command.header(SendMessageRequestHeader)
+            else:
+                header = command.header(SendMessageRequestHeaderV2)
+            if header.batch:
+                placed_batch = self._sending.send_batch(header, command.body, host)
+                answer = self._answer_batch(command, placed_batch)
+            else:
+                placed = self._sending.send(header, command.body, host)
+                answer = self._answer(command, placed)
+        except Exception as error:  # noqa: BLE001 - each is answered, as by the dispatcher
+            _refuse(command, connection, error)
+            return
+        if not command.flag & ONEWAY:
+            self._answers.add(connection, command, answer)
 
     def _answer(self, command: RemotingCommand, placed: Placed) -> bytes:
-        key = placed.unique_key.encode()
-        is_plain = placed.recall_handle is None and key.isalnum()  # of ASCII, as bytes
-        if command.serialize_type == JSON and is_plain:
-            return self._template.fill(
-                (placed.physical_offset, placed.queue_id, placed.queue_offset, key, command.opaque)
-            )
         return self._encode(command, f"{self._host}{placed.physical_offset:016X}", placed)
 
-    def _send_batch(
-        self, command: RemotingCommand, connection: Connection, header: SendRequestHeader
-    ) -> None:
-        placed = self._sending.send_batch(header, command.body, connection.peer_host)
-        if command.flag & ONEWAY:
-            return
+    def _answer_batch(self, command: RemotingCommand, placed: PlacedBatch) -> bytes:
         offsets = placed.physical_offsets
         message_ids = (f",{self._host}%016X".encode() * len(offsets) % tuple(offsets))[1:]
         key = (placed.unique_key or "").encode()
         if command.serialize_type == JSON and key.isalnum():
-            answer = self._batch_template.fill(
+            return self._batch_template.fill(
                 (message_ids, placed.queue_id, placed.queue_offset, key, command.opaque)
             )
-        else:
-            answer = self._encode(command, message_ids.decode(), placed)
-        self._answers.add(connection, command, answer)
+        return self._encode(command, message_ids.decode(), placed)
 
     def _send_back(self, command: RemotingCommand, connection: Connection) -> None:
         self._retrying.send_back(command.header(ConsumerSendMsgBackRequestHeader))
