@@ -132,9 +132,8 @@ class Sending:
 
     def plain_rules(self, answer: bytes) -> SendRules:
         """What send_plain() is to go by, from now on; ``answer`` is the text of the answers."""
-        most_body = min(self._max_body, self._store.safe_body)
         suffix = encode_properties(self._own_properties).decode()
-        return SendRules(self._store_host, suffix, most_body, _SPECIAL, answer)
+        return SendRules(self._store_host, suffix, self._max_body, _SPECIAL, answer)
 
     def send_plain(
         self, noted: Sequence[Noted], first: int, rules: SendRules

@@ -92,11 +92,6 @@ class MessageStore:
         self.renew(parts.config)
         _OPEN.add(self)
 
-    @property
-    def safe_body(self) -> int:
-        """A message with so many bytes of body at most is never too long."""
-        return self._limits.safe_body
-
     @classmethod
     def open(
         cls,
@@ -212,8 +207,7 @@ class MessageStore:
     ) -> list[bytes | None]:
         """As append(), for the plain messages from the ``first`` on; their answers.
 
-        It may be that none is taken: see encode_sends. Bodies longer than ``safe_body`` are not
-        plain.
+        It may be that none is taken: see encode_sends. Raises StoreError, for all of them.
         """
         if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
             self._refuse()

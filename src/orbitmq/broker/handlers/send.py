@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -23,6 +24,8 @@ from orbitmq.wire.headers import (
 from orbitmq.wire.plain_sends import Noted
 from orbitmq.wire.properties import MSG_REGION, TRACE_SWITCH
 from orbitmq.wire.response_template import ResponseTemplate
+
+log = logging.getLogger("orbitmq.broker")
 
 SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
@@ -98,6 +101,9 @@ class SendHandlers:
         try:
             return self._sending.send_plain(noted, first, self._rules)
         except StoreError:  # said again of each
+            return []
+        except Exception:
+            log.exception("messages cannot be stored together: each is stored by itself")
             return []
 
     def _send_one(self, command: RemotingCommand, host: bytes, connection: Connection) -> None:
