@@ -81,11 +81,13 @@ def content(views: list[MessageView]) -> list[tuple[bytes, dict[str, str]]]:
 
 
 def bring_up(topic: Topic, directory: Path, **options: Any) -> tuple[int, int, int]:
-    return tuple(archive(topic.name, directory, name_server=topic.broker.name_server, **options))
+    done = archive(topic.name, directory, name_server=topic.broker.name_server, **options)
+    return done.messages, done.files, done.total
 
 
 def send_again(broker: EmbeddedBroker, directory: Path, to: str, **options: Any) -> tuple[int, int]:
-    return tuple(replay(directory, to, name_server=broker.name_server, **options))
+    done = replay(directory, to, name_server=broker.name_server, **options)
+    return done.messages, done.found
 
 
 def test_all_comes_back_queue_by_queue(topic: Topic, tmp_path: Path) -> None:
