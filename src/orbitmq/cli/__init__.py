@@ -28,10 +28,11 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest=dest, default=argparse.SUPPRESS, nargs=0, help=said)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from orbitmq import __version__
+        from importlib.metadata import version
+
         from orbitmq.compiled import CORE
 
-        print(f"orbitmq {__version__}, core: {CORE}")
+        print(f"orbitmq {version('orbitmq')}, core: {CORE}")
         parser.exit()
 
 
