@@ -56,10 +56,10 @@ def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_the_table_of_options_is_complete() -> None:
-    from orbitmq.spark.options import _READ_NAMES
+    from orbitmq.spark.options import READ_NAMES
 
     text = (ROOT / SPARK).read_text()
-    for name in _READ_NAMES:
+    for name in READ_NAMES:
         assert f"| `{name}` |" in text
 
 

@@ -23,6 +23,7 @@ from orbitmq.errors import (
 from orbitmq.net.connection import Connection
 from orbitmq.spark import sending
 from orbitmq.spark.options import WriteOptions
+from orbitmq.spark.patience import REFUSALS
 from orbitmq.spark.sending import Outgoing, Sender
 from orbitmq.spark.writer import messages_of, send_batches
 from orbitmq.wire.command import RemotingCommand
@@ -38,8 +39,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)
 
 
-def send(name_server: str, topic: str, messages: list[Outgoing]) -> None:
-    sender = Sender((name_server,), "tests")
+def send(name_server: str, topic: str, messages: list[Outgoing], wait_ms: int = 120_000) -> None:
+    sender = Sender((name_server,), "tests", broker_wait_ms=wait_ms)
     with closing(sender):
         for message in messages:
             sender.add(topic, message)
@@ -150,7 +151,7 @@ def test_a_keyed_message_is_sent_again_to_its_own_queue() -> None:
     ("code", "error", "attempts"),
     [
         (codes.MESSAGE_ILLEGAL, MessageIllegalError, 1),
-        (codes.SYSTEM_BUSY, SystemBusyError, sending.ATTEMPTS),
+        (codes.SYSTEM_BUSY, SystemBusyError, REFUSALS),
     ],
 )
 def test_what_keeps_failing_is_raised(code: int, error: type[Exception], attempts: int) -> None:
@@ -168,7 +169,7 @@ def test_what_keeps_failing_is_raised(code: int, error: type[Exception], attempt
 def test_a_broker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "SEND_TIMEOUT_SECONDS", 0.02)
     with cluster(lambda *_: None) as address, pytest.raises(NetworkError, match="did not answer"):
-        send(address, "T", [Outgoing(b"a", b"", "key")])
+        send(address, "T", [Outgoing(b"a", b"", "key")], 100)
 
 
 def test_name_servers_that_do_not_answer_are_all_named() -> None:

@@ -31,6 +31,7 @@ from orbitmq.errors import (
 )
 from orbitmq.names import AUTO_CREATE_TOPIC
 from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
+from orbitmq.spark.patience import BROKER_WAIT_MS, Patience
 from orbitmq.spark.topic import fetch_route, master_addresses
 from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.command import RemotingCommand
@@ -46,8 +47,6 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """What brokers take by default."""
 NEW_TOPIC_QUEUES: Final = 4
 """How many queues a topic gets at most that the first message creates."""
-ATTEMPTS: Final = 8
-"""How often a batch is sent before its error is raised: about 10 seconds."""
 SEND_TIMEOUT_SECONDS: Final = 10.0
 
 _STORED: Final = {
@@ -74,13 +73,13 @@ class Outgoing(msgspec.Struct, gc=False):
 class _Batch:
     """Messages that travel together."""
 
-    __slots__ = ("attempts", "keyed", "messages", "size")
+    __slots__ = ("keyed", "messages", "patience", "size")
 
     def __init__(self) -> None:
         self.messages: list[Outgoing] = []
         self.size = 0
         self.keyed = False
-        self.attempts = 0
+        self.patience: Patience | None = None  # once it has failed
 
     def add(self, message: Outgoing) -> None:
         self.messages.append(message)
@@ -137,13 +136,21 @@ class Sender:
     """Sends messages as producer group ``group``.
 
     Any call may raise the error of a message added earlier: InvalidMessageError or BrokerError
-    when a broker refuses it for good, NetworkError or BrokerError when it failed ATTEMPTS times.
-    A batch whose answer is lost is sent again, so a message may be stored twice.
+    when a broker refuses it for good, or for now REFUSALS times, NetworkError when none was reached
+    for ``broker_wait_ms``. A batch whose answer is lost is sent again, so a message may be stored
+    twice.
     """
 
-    def __init__(self, name_servers: tuple[str, ...], group: str, access: Access = OPEN) -> None:
+    def __init__(
+        self,
+        name_servers: tuple[str, ...],
+        group: str,
+        access: Access = OPEN,
+        broker_wait_ms: int = BROKER_WAIT_MS,
+    ) -> None:
         self._name_servers = name_servers
         self._access = access
+        self._broker_wait_ms = broker_wait_ms
         self._group = group
         self._topics: dict[str, _Lanes] = {}
         self._connections: dict[str, BlockingConnection] = {}
@@ -316,11 +323,9 @@ class Sender:
 
     def _failed(self, lane: _Lane, batch: _Batch, error: NetworkError | BrokerError) -> None:
         """Try the batch again, without sharding keys on another broker if there is one."""
-        batch.attempts += 1
-        if not error.retriable or batch.attempts >= ATTEMPTS:
-            raise error
-        log.warning("sending %d messages again after: %s", len(batch.messages), error)
-        time.sleep(min(0.05 * 2**batch.attempts, 3))
+        if batch.patience is None:
+            batch.patience = Patience(f"sending to {lane.topic}", self._broker_wait_ms)
+        batch.patience.wait_after(error)
         if batch.keyed:
             self._transmit(lane, batch)
         else:

@@ -99,7 +99,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
 def send_batches(batches: Iterator[Any], options: WriteOptions) -> SentMessages:
     """Send every row of the Arrow record batches; returns when all are acknowledged."""
-    sender = Sender(options.name_servers, options.group, options.access)
+    sender = Sender(options.name_servers, options.group, options.access, options.broker_wait_ms)
     count = 0
     try:
         for batch in batches:
