@@ -13,9 +13,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "orbitmq"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 LAYERS = (
-    "codes clock descriptors errors names message properties_file settings wire filters allocate "
-    "net store live_settings settings_requests nameserver broker client producer consumer admin "
-    "blocking aio spark testing cli"
+    "codes clock compiled descriptors errors names message properties_file settings wire filters "
+    "allocate net store live_settings settings_requests nameserver broker client producer "
+    "consumer admin blocking aio spark testing cli"
 ).split()
 
 # What a layer may not see although it stands before it.

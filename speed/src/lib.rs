@@ -4,6 +4,7 @@
 use pyo3::prelude::*;
 
 mod frames;
+mod index;
 mod json;
 mod record;
 mod send;
@@ -15,5 +16,6 @@ const INTERFACE: u32 = 1;
 fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     frames::register(module)?;
+    index::register(module)?;
     send::register(module)
 }

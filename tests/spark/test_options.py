@@ -6,7 +6,9 @@ import pytest
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.offsets import Queue
-from orbitmq.spark.options import ReadOptions, WriteOptions, read_options, write_options
+from orbitmq.spark.option_values import duration_ms, size_bytes
+from orbitmq.spark.options import ReadOptions, read_options
+from orbitmq.spark.write_options import WriteOptions, write_options
 
 LEAST = {"nameserver": "127.0.0.1:9876", "topic": "flights"}
 
@@ -39,7 +41,9 @@ def test_every_option_is_read() -> None:
             "failOnDataLoss": "FALSE",
             "maxTasks": "3",
             "idleWaitMs": "0",
+            "brokerWaitMs": "500",
             "checkpointLocation": "/somewhere",
+            "queryName": "flights",
         },
         streaming=True,
     )
@@ -54,6 +58,7 @@ def test_every_option_is_read() -> None:
         fail_on_data_loss=False,
         max_tasks=3,
         idle_wait_ms=0,
+        broker_wait_ms=500,
     )
     assert options.reading_group == "readers"
 
@@ -91,7 +96,57 @@ def test_an_unknown_option_is_refused_with_the_nearest_known() -> None:
     with pytest.raises(ConfigError, match="startingofset='x'.*did you mean startingOffsets?"):
         read({"startingofset": "x"})
     with pytest.raises(ConfigError, match="writing has nameServer, topic, group"):
-        write_options(LEAST | {"tags": "UA"})
+        write_options(LEAST | {"endingoffsets": "latest"})
+
+
+def test_what_spark_adds_is_let_through_and_what_resembles_it_is_not() -> None:
+    """Spark hands on queryName and checkpointLocation as if they were the format's options."""
+    added = {"queryname": "x", "checkpointlocation": "/c"}
+    assert write_options(LEAST | added) == write_options(LEAST)
+    assert read(added) == read()
+    with pytest.raises(ConfigError, match="did you mean queryName?"):
+        write_options(LEAST | {"querynam": "x"})
+    with pytest.raises(ConfigError, match="path='flights' .* a topic is no path: .*topic"):
+        write_options(LEAST | {"path": "flights"})
+
+
+@pytest.mark.parametrize(
+    ("kafkas", "ours"),
+    [("kafka.bootstrap.servers", "nameServer"), ("kafka.group.id", "group")],
+)
+def test_kafkas_names_lead_to_ours(kafkas: str, ours: str) -> None:
+    with pytest.raises(ConfigError, match=f"no such option; here it is {ours};"):
+        read({kafkas: "x"})
+
+
+def test_a_mistyped_secret_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read({"secretkeys": "hush"})
+    assert "did you mean secretKey?" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("1500", 1500), ("500ms", 500), ("90 s", 90_000), ("15m", 900_000), ("1D", 86_400_000)],
+)
+def test_times(text: str, ms: int) -> None:
+    assert duration_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1000", 1000), ("64m", 2**26), ("1 GB", 2**30), ("512kb", 2**19), ("7b", 7)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert size_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1m", "m", "1y", "1.5h", "\u0663s", "9" * 16])
+def test_neither_times_nor_sizes(text: str) -> None:
+    for parse in (duration_ms, size_bytes):
+        with pytest.raises(ValueError, match="such as"):
+            parse(text)
 
 
 def test_options_of_the_other_kind_of_read_are_refused() -> None:

@@ -25,7 +25,7 @@ from orbitmq.errors import (
     TopicNotFoundError,
 )
 from orbitmq.net.connection import Connection
-from orbitmq.spark import pulling
+from orbitmq.spark import patience
 from orbitmq.spark.options import read_options
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
@@ -385,7 +385,7 @@ def test_a_task_reads_on_after_a_broken_connection(monkeypatch: pytest.MonkeyPat
     with cluster(fake, queues=1) as address:
         assert read_fake(address, tags="UA") == 0
         assert fake.asked == [0, 2, 2]
-        fake.pulls = [(codes.NO_PERMISSION, 0)] * pulling.ATTEMPTS
+        fake.pulls = [(codes.NO_PERMISSION, 0)] * patience.REFUSALS
         with pytest.raises(NoPermissionError):
             read_fake(address)
         assert fake.pulls == []

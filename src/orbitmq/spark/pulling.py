@@ -19,6 +19,7 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, DataLossError, NetworkError, for_code
 from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
 from orbitmq.spark.offsets import Queue
+from orbitmq.spark.patience import BROKER_WAIT_MS, Patience
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.records import cut_at
 from orbitmq.wire.command import RemotingCommand
@@ -29,8 +30,8 @@ log = logging.getLogger("orbitmq.spark")
 MESSAGES_PER_PULL: Final = 4_000
 BYTES_PER_PULL: Final = 1024 * 1024
 QUEUES_AT_A_TIME: Final = 4
-ATTEMPTS: Final = 8
-"""How often a task tries again without getting anything before it fails: about 10 seconds."""
+STALLS: Final = 8
+"""How often a broker may have nothing at an offset although it said so: about 5 seconds."""
 
 _SUSPEND = 2
 _SUBSCRIPTION = 4
@@ -97,18 +98,20 @@ class RangeReader:
         *,
         fail_on_data_loss: bool,
         access: Access = OPEN,
+        broker_wait_ms: int = BROKER_WAIT_MS,
     ) -> None:
         self._topic = topic
         self._group = group
         self._expression = expression
         self._fail_on_data_loss = fail_on_data_loss
         self._access = access
+        self._broker_wait_ms = broker_wait_ms
 
     def read(self, ranges: Iterable[QueueRange]) -> Iterator[tuple[str, bytes | memoryview]]:
         """Broker names and records, in order within each queue, until every range is read.
 
-        A connection that fails is made again and the reading goes on; after ATTEMPTS without
-        anything the error is raised.
+        A connection that fails is made again and the reading goes on; the error is raised after
+        ``broker_wait_ms`` without anything.
         """
         for (broker_name, address), items in groupby(
             sorted(ranges), key=lambda item: (item.broker_name, item.address)
@@ -118,19 +121,15 @@ class RangeReader:
                 yield broker_name, data
 
     def _read_broker(self, address: str, cursors: list[_Cursor]) -> Iterator[bytes | memoryview]:
-        attempts = 0
+        patience = Patience(f"reading {self._topic}", self._broker_wait_ms)
         while unfinished := [cursor for cursor in cursors if not cursor.finished]:
             try:
                 with CONNECTIONS.borrow(address, self._access) as connection:
                     for data in self._pump(connection, unfinished):
-                        attempts = 0
+                        patience.progressed()
                         yield data
             except (NetworkError, BrokerError) as error:
-                attempts += 1
-                if not error.retriable or attempts >= ATTEMPTS:
-                    raise
-                log.warning("reading %s again after: %s", self._topic, error)
-                time.sleep(min(0.05 * 2**attempts, 3))
+                patience.wait_after(error)
 
     def _pump(
         self, connection: BlockingConnection, cursors: list[_Cursor]
@@ -201,7 +200,7 @@ class RangeReader:
     def _stall(self, cursor: _Cursor, max_offset: int) -> None:
         """The broker has nothing although it said so: give it a little time, then up."""
         cursor.stalls += 1
-        if cursor.stalls < ATTEMPTS:
+        if cursor.stalls < STALLS:
             time.sleep(0.01 * 2**cursor.stalls)
         elif max_offset <= cursor.offset:
             self._lose(cursor, cursor.end)

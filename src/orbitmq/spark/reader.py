@@ -70,6 +70,7 @@ def read_partition(
         options.expression,
         fail_on_data_loss=options.fail_on_data_loss,
         access=options.access,
+        broker_wait_ms=options.broker_wait_ms,
     )
     for broker_name, data in _in_lots(ranges.read(partition.value)):
         yield decoder.decode(data, broker_name)
