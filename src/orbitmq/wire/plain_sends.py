@@ -35,7 +35,9 @@ KEY_MARK: Final = f"{PAIR_SEPARATOR}{UNIQ_KEY}{NAME_SEPARATOR}"
 TAGS_MARK: Final = f"{PAIR_SEPARATOR}{TAGS}{NAME_SEPARATOR}"
 """What stands before a unique key, and before tags."""
 
-_UNIT: Final = struct.Struct(">qiq")  # of a consume queue: physical offset, size, tags code
+_pack_unit: Final = struct.Struct(">qiq").pack  # physical offset, size, tags code
+_packers: Final = tuple(header.pack for header in HEADERS)
+_FIXED: Final = tuple(layout.body for layout in LAYOUTS)
 
 _QueueT = TypeVar("_QueueT")
 
@@ -121,7 +123,7 @@ def encode_sends(
         if text[-1] != PAIR_SEPARATOR:  # 4.x clients leave the last one out
             text += PAIR_SEPARATOR
         key = _value(text, key_mark).encode()
-        if not key.isalnum() or [mark for mark in special if mark in text]:  # of ASCII, as bytes
+        if not key.isalnum() or any(map(text.__contains__, special)):  # of ASCII, as bytes
             break
         properties = (text[1:] + suffix).encode()
         length = len(properties)
@@ -129,7 +131,8 @@ def encode_sends(
             break
         hosts = hosts_index(born_host, store_host)
         magic, middle = topic_part(topic, length)
-        size = LAYOUTS[hosts].body + len(body) + len(middle) + length
+        body_length = len(body)
+        size = _FIXED[hosts] + body_length + len(middle) + length
         if position + size > limit:
             break
         run = runs.get((topic, queue_id))
@@ -137,14 +140,14 @@ def encode_sends(
             queue, queue_offset = find_queue(topic, queue_id)
             run = runs[topic, queue_id] = _Run(queue, queue_offset, position)
         queue_offset = run.first + len(run.units)
-        fixed = HEADERS[hosts].pack(
+        fixed = _packers[hosts](
             size, magic, zlib.crc32(body) & 0x7FFFFFFF, queue_id, header.flag, queue_offset,
             position, (header.sys_flag | found[1]) & ~HOSTS_V6 | hosts << 4, header.born_timestamp,
-            born_host, store_timestamp, store_host, header.reconsume_times or 0, 0, len(body),
+            born_host, store_timestamp, store_host, header.reconsume_times or 0, 0, body_length,
         )  # fmt: skip
         records += (fixed, body, middle, properties)
         code = tags_code(_value(text, tags_mark)) if tags_mark in text else 0
-        run.units.append(_UNIT.pack(position, size, code))
+        run.units.append(_pack_unit(position, size, code))
         run.properties.append(properties)
         run.size += size
         values = position, queue_id, queue_offset, key, command.opaque
