@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from orbitmq.compiled import compiled
 from orbitmq.wire.command import ONEWAY, RemotingCommand
@@ -70,20 +72,15 @@ Then the messages' entries for the queue, and their properties.
 """
 
 
-class _Run(Generic[_QueueT]):
+class _Run(msgspec.Struct, gc=False):
     """A QueueRun in the making."""
 
-    __slots__ = ("first", "position", "properties", "queue", "size", "units")
-
-    def __init__(self, queue: _QueueT, first: int, position: int) -> None:
-        self.queue, self.first, self.position = queue, first, position
-        self.size = 0
-        self.units: list[bytes] = []
-        self.properties: list[bytes] = []
-
-    def finished(self) -> QueueRun[_QueueT]:
-        units = b"".join(self.units)
-        return self.queue, self.first, self.position, self.size, units, self.properties
+    queue: Any
+    first: int
+    position: int
+    size: int
+    units: list[bytes]
+    properties: list[bytes]
 
 
 @compiled
@@ -106,7 +103,7 @@ def encode_sends(
     """
     store_host, suffix, most_body, special, answer, key_mark, tags_mark = rules
     topics: dict[str, tuple[int, int] | None] = {}
-    runs: dict[tuple[str, int], _Run[_QueueT]] = {}
+    runs: dict[tuple[str, int], _Run] = {}
     records: list[bytes | memoryview] = []
     answers: list[bytes | None] = []
     for command, born_host, _ in noted[first:] if first else noted:
@@ -138,7 +135,7 @@ def encode_sends(
         run = runs.get((topic, queue_id))
         if run is None:
             queue, queue_offset = find_queue(topic, queue_id)
-            run = runs[topic, queue_id] = _Run(queue, queue_offset, position)
+            run = runs[topic, queue_id] = _Run(queue, queue_offset, position, 0, [], [])
         queue_offset = run.first + len(run.units)
         fixed = _packers[hosts](
             size, magic, zlib.crc32(body) & 0x7FFFFFFF, queue_id, header.flag, queue_offset,
@@ -156,7 +153,11 @@ def encode_sends(
     ended = list(runs.values())
     if len(ended) > 1:
         ended.sort(key=lambda run: run.units[-1])  # which begins with its position
-    return b"".join(records), answers, [run.finished() for run in ended]
+    got: list[QueueRun[Any]] = [
+        (run.queue, run.first, run.position, run.size, b"".join(run.units), run.properties)
+        for run in ended
+    ]
+    return b"".join(records), answers, got
 
 
 def _value(text: str, mark: str) -> str:
