@@ -150,6 +150,14 @@ def group_name(text: str) -> str:
     return text
 
 
+def namespace_name(text: str) -> str:
+    """The name of a namespace."""
+    check_topic(text)
+    if "%" in text:
+        raise ValueError("a namespace without %")
+    return text
+
+
 def number(least: int) -> Callable[[str], int]:
     """A whole number from ``least`` on."""
 
