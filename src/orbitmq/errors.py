@@ -299,3 +299,7 @@ class WorkerError(OrbitMQError):
 
 class DataLossError(OrbitMQError):
     """Messages a query was to read are gone; ``failOnDataLoss=false`` goes on without them."""
+
+
+class ArchiveError(OrbitMQError):
+    """A directory is no archive, or not the one meant, or another process works on it."""
