@@ -128,14 +128,13 @@ def begin_at(
                 f"{queue}: the topic was deleted and made again, offset {offset} was of the old one"
             )
             begins[queue] = bound.first
-    if losses:
-        check_loss(losses, fail_on_data_loss=fail_on_data_loss)
+    check_loss(losses, fail_on_data_loss=fail_on_data_loss)
     return begins, losses
 
 
 def check_loss(losses: Collection[str], *, fail_on_data_loss: bool) -> None:
     """Raise DataLossError for ``losses`` where that is what ``fail_on_data_loss`` says."""
-    if not fail_on_data_loss:
+    if not losses or not fail_on_data_loss:
         return
     shown = [*losses][:_SHOWN]
     if len(losses) > _SHOWN:

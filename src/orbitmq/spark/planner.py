@@ -157,11 +157,12 @@ class StreamPlanner:
             }
             wanted |= previous.queues
             anew = self._made_anew(previous, bounds)
-            self._check_deleted(previous.queues)
+        deleted = self._deleted(previous.queues)
+        check_loss(deleted, fail_on_data_loss=options.fail_on_data_loss)
         begins, losses = begin_at(
             wanted, bounds, fail_on_data_loss=options.fail_on_data_loss, made_anew=anew
         )
-        self._tell(losses)
+        self._tell(deleted + losses)
         return begins, anew
 
     def _made_anew(self, previous: Position, bounds: Mapping[Queue, Bounds]) -> set[Place]:
@@ -191,12 +192,10 @@ class StreamPlanner:
             place for place, queue in asked.items() if stored.get(queue, 0) > previous.seen[place]
         }
 
-    def _check_deleted(self, known: Offsets) -> None:
+    def _deleted(self, known: Offsets) -> list[str]:
+        """The topics something was read of and whose broker does not know them any more."""
         deleted = sorted({queue[:2] for queue in self._topics.deleted if known.get(queue)})
-        losses = [f"{topic} was deleted from {broker_name}" for topic, broker_name in deleted]
-        if losses:
-            check_loss(losses, fail_on_data_loss=self._options.fail_on_data_loss)
-            self._tell(losses)
+        return [f"{topic} was deleted from {broker_name}" for topic, broker_name in deleted]
 
     def _tell(self, losses: list[str]) -> None:
         """Log what is lost, each but once: an idle query comes by here every second."""

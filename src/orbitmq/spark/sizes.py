@@ -6,7 +6,6 @@ import logging
 from typing import Final
 
 from orbitmq import codes
-from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, NetworkError, WireError
 from orbitmq.net.blocking import CONNECTIONS
@@ -19,8 +18,6 @@ log = logging.getLogger("orbitmq.spark")
 
 SAMPLE: Final = 32
 """How many messages are looked at: as many as any broker hands out at a time."""
-KEPT_SECONDS: Final = 10.0
-"""How long what was found of a topic is believed."""
 
 _UNKNOWN: Final = 1024.0
 
@@ -28,10 +25,9 @@ _UNKNOWN: Final = 1024.0
 class RecordSizes:
     """How many bytes an offset is worth, by topic, found by pulling a few messages."""
 
-    def __init__(self, options: ReadOptions, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._clock = clock
-        self._found: dict[str, tuple[float, float]] = {}
+        self._found: dict[str, float] = {}
 
     def of(self, queue: Queue, offset: int, address: str) -> float:
         """Bytes an offset, of ``queue`` from ``offset`` on.
@@ -39,16 +35,14 @@ class RecordSizes:
         Messages that a filter leaves out count as nothing. A broker that cannot be asked leaves
         what was found before, at first 1 KiB.
         """
-        now = self._clock.monotonic()
-        taken_at, size = self._found.get(queue.topic, (-KEPT_SECONDS, _UNKNOWN))
-        if now - taken_at < KEPT_SECONDS and queue.topic in self._found:
-            return size
         try:
-            size = self._sample(queue, offset, address) or size
+            size = self._sample(queue, offset, address)
         except (NetworkError, BrokerError, WireError) as error:
             log.warning("the size of messages of %s is not known: %s", queue.topic, error)
-        self._found[queue.topic] = now, size
-        return size
+            size = 0.0
+        if size:
+            self._found[queue.topic] = size
+        return self._found.get(queue.topic, _UNKNOWN)
 
     def _sample(self, queue: Queue, offset: int, address: str) -> float:
         header = pull_header(
