@@ -33,14 +33,12 @@ from orbitmq.spark.option_values import (
     number,
     one_of,
     size_bytes,
-    topic_name,
 )
 from orbitmq.spark.patience import BROKER_WAIT_MS
 from orbitmq.spark.planning import TaskLimits
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 """The group every broker has for who only looks; reads without a group of their own use it."""
-PRODUCER_GROUP: Final = "orbitmq_spark"
 
 _CHOICES: Final = {
     "topic": parse_topic,
@@ -80,7 +78,6 @@ READ_NAMES: Final = (
     "brokerWaitMs",
     *ACCESS_OPTIONS,
 )
-WRITE_NAMES: Final = ("nameServer", "topic", "group", "brokerWaitMs", *ACCESS_OPTIONS)
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,21 +163,6 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
         return with_namespace(self.namespace, topic)
 
 
-class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to write; each field is the option of that name."""
-
-    name_servers: tuple[str, ...]
-    """nameServer: ``host:port`` of the name servers, joined by ``;``."""
-    topic: str | None = None
-    """topic: where rows go that have no topic of their own."""
-    group: str = PRODUCER_GROUP
-    """group: the producer group."""
-    broker_wait_ms: int = BROKER_WAIT_MS
-    """brokerWaitMs: as for reading."""
-    access: Access = OPEN
-    """accessKey and so on, as for reading."""
-
-
 def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
     """The options of a read, None where it is not known yet whether of a stream or a batch.
 
@@ -219,18 +201,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
         fail_on_data_loss=given.get("failOnDataLoss", boolean, default=True),
         tasks=_tasks(given, streaming=bool(streaming)),
         idle_wait_ms=given.get("idleWaitMs", number(0), 1000),
-        broker_wait_ms=given.get("brokerWaitMs", number(0), BROKER_WAIT_MS),
-        access=given.access(),
-    )
-
-
-def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """The options of a write. Raises ConfigError, naming the option, its value and what may be."""
-    given = Given(options, "writing", WRITE_NAMES)
-    return WriteOptions(
-        name_servers=given.name_servers(),
-        topic=given.get("topic", topic_name, None),
-        group=given.get("group", group_name, PRODUCER_GROUP),
         broker_wait_ms=given.get("brokerWaitMs", number(0), BROKER_WAIT_MS),
         access=given.access(),
     )
