@@ -61,6 +61,7 @@ _OF_STREAMS: Final = {
 
 READ_NAMES: Final = (
     "nameServer",
+    "profile",
     "namespace",
     *_CHOICES,
     "tags",
@@ -101,7 +102,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to read; each field is the option of that name."""
 
     name_servers: tuple[str, ...]
-    """nameServer: ``host:port`` of the name servers, joined by ``;``."""
+    """nameServer: ``host:port`` of the name servers, joined by ``;``. profile: where this and other
+    options come from that are not given, see :mod:`orbitmq.spark.profiles`."""
     namespace: str | None = None
     """namespace: of the topics and the group, which are named without it."""
     choice: Choice

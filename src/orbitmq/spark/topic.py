@@ -26,7 +26,8 @@ from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
 from orbitmq.spark.choice import Choice
 from orbitmq.spark.offsets import Bounds, Offsets, Place, Queue
 from orbitmq.spark.patience import Patience
-from orbitmq.wire.bodies import TopicRouteData, TopicStatsTable
+from orbitmq.spark.topic_stats import read_ranges
+from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import (
     GetRouteInfoRequestHeader,
@@ -386,8 +387,7 @@ class TopicClient:
                 self._bounds_one_by_one(connection, places, found)
                 return
             else:
-                table = TopicStatsTable.decode(answer.body).offset_table
-                by_id = {queue.queue_id: offsets for queue, offsets in table.items()}
+                by_id = read_ranges(answer.body)
                 for queue in queues:
                     offsets = by_id.get(queue.queue_id)
                     if offsets is None:  # never written
