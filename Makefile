@@ -1,4 +1,5 @@
 # Each target makes its own virtual environment in .venv; nothing else is needed than Python 3.11+.
+# The optional compiled core (speed/) is built into it where Rust is installed.
 #   make demo | test | lint | bench      and, for developers:   make lock | clean
 # Another interpreter: make PYTHON=/path/to/python3 test
 
@@ -15,24 +16,33 @@ CHECK := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 # The distribution's pip may be set up to write elsewhere or to nag; neither belongs here.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --require-virtualenv install --quiet
 
-.PHONY: help demo test lint bench lock clean
+.PHONY: help demo test lint bench core lock clean
 
 help:
-	@sed -n '1,3p' Makefile
+	@sed -n '1,4p' Makefile
 
-demo: $(READY)
+demo: core
 	$(BIN)/python -m examples.flights
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadgroup $(TESTS)
+	@if [ -e $(VENV)/.speed ]; then echo 'and on plain Python, what the compiled core takes part in:'; \
+	    ORBITMQ_SPEED=0 $(BIN)/pytest -n 2 --dist loadgroup $(or $(TESTS),@tests/both_cores.txt); fi
 
-lint: $(READY)
+lint: core
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@if cargo fmt --version >/dev/null 2>&1; then cd speed && cargo fmt --check; fi
+	@if [ -e $(VENV)/.speed ] && cargo clippy --version >/dev/null 2>&1; then \
+	    cd speed && cargo clippy --quiet --all-targets --target-dir target/lint -- --deny warnings; fi
 
-bench: $(READY)
+bench: core
 	$(BIN)/python -m benchmarks
+
+# Says in one line which core runs: plain Python, and why, where the compiled one cannot be built.
+core: $(READY)
+	@$(BIN)/python speed/install.py
 
 # Build tools first, so that source distributions are built with locked, hash-checked tools too.
 $(READY): requirements-build.lock requirements.lock pyproject.toml
@@ -56,11 +66,12 @@ $(READY): requirements-build.lock requirements.lock pyproject.toml
 
 # New locked versions: `make lock`, then review the diff.
 lock: $(READY)
-	printf '%s\n' 'hatchling>=1.27,<2' 'setuptools>=77' 'wheel>=0.45' | $(COMPILE) - -o requirements-build.lock
+	printf '%s\n' 'hatchling>=1.27,<2' 'setuptools>=77' 'wheel>=0.45' 'maturin>=1.9,<2' \
+	    | $(COMPILE) - -o requirements-build.lock
 	$(COMPILE) --all-extras pyproject.toml -o requirements.lock
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-          --no-header --no-annotate --upgrade
+          --no-header --no-annotate --upgrade --no-emit-package orbitmq-speed
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) speed/target .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -15,10 +15,8 @@ import sysconfig
 from importlib import metadata
 from pathlib import Path
 
+from orbitmq.compiled import CORE
 from tests.apache.jars import ApacheRelease
-
-CORE = "plain Python"
-"""What the broker's hot path is made of."""
 
 
 def build_of_python() -> str:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from orbitmq import Producer
 from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.compiled import CORE
 from orbitmq.testing.clock import ManualClock
 from tests.net.certificates import Certificates, make_certificates
 from tests.net.seen import Seen, watch_requests
@@ -25,6 +26,10 @@ def pytest_configure() -> None:
     """Take notice of Ctrl-C, which some tests send: a shell's background jobs ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_report_header() -> str:
+    return f"core: {CORE}"
 
 
 @pytest.fixture(scope="session")

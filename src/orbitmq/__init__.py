@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         ConsumeStatus,
     )
     from orbitmq.errors import (
+        ArchiveError,
         AuthenticationError,
         BodyError,
         BrokerError,
@@ -178,7 +179,7 @@ _HOMES = {
         ConsumeConcurrentlyContext ConsumeOrderlyContext ConsumeStatus
     """,
     "orbitmq.errors": """
-        AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError
+        ArchiveError AuthenticationError BodyError BrokerError BrokerInternalError ClientStateError
         ConfigError ConnectError ConnectionLostError CorruptStoreError DataLossError
         DiskFullError FrameError HeaderError IllegalNameError InvalidMessageError
         MessageIllegalError NetworkError NoPermissionError OrbitMQError PartialFailureError
@@ -228,6 +229,7 @@ __all__ = [
     "AllocateByMachineRoom",
     "AllocateMachineRoomNearby",
     "AllocateStrategy",
+    "ArchiveError",
     "AsyncAdmin",
     "AsyncLitePullConsumer",
     "AsyncProducer",

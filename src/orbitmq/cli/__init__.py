@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 from orbitmq.errors import OrbitMQError
@@ -19,12 +20,30 @@ class _Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
+class _Version(argparse.Action):
+    """Says which OrbitMQ this is, and which core runs."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        said = "show the version, and which core runs, and exit"
+        super().__init__(option_strings, dest=dest, default=argparse.SUPPRESS, nargs=0, help=said)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        from orbitmq.compiled import CORE
+
+        print(f"orbitmq {version('orbitmq')}, core: {CORE}")
+        parser.exit()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit code: 0, its own, or 2 for what cannot be done as asked."""
-    from orbitmq.cli import broker, simulate, store
+    from orbitmq.cli import archive, broker, simulate, store
 
     parser = _Parser(prog="orbitmq", description="RocketMQ for Python.", allow_abbrev=False)
+    parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    archive.add_parser(commands)
     broker.add_parser(commands)
     simulate.add_parser(commands)
     store.add_parser(commands)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
+
+from orbitmq.cli.progress import progress
 
 if TYPE_CHECKING:
     from orbitmq.cli.simulation import Scenario, Step
@@ -72,7 +73,12 @@ def run(options: argparse.Namespace) -> None:
         if name in options.strategy or "all" in options.strategy
     ]
     queues, groups = scenario.message_queues(), scenario.groups()
-    with _progress(len(chosen) * len(groups)) as on_step:
+    done = count(1)
+    with progress("balancing") as show:
+
+        def on_step() -> None:
+            show(next(done), len(chosen) * len(groups))
+
         outcomes = {name: simulate(strategy, queues, groups, on_step) for name, strategy in chosen}
     print(_as_json(scenario, outcomes) if "json" in options else _as_text(scenario, outcomes))
 
@@ -145,20 +151,3 @@ def _table(columns: str, rows: list[list[str]]) -> str:
         ).rstrip()
         for line in lines
     )
-
-
-@contextmanager
-def _progress(steps: int) -> Iterator[Callable[[], None]]:
-    """A bar on stderr, where that is a terminal and rich (``orbitmq[cli]``) is installed."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        yield lambda: None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("balancing", total=steps)
-        yield lambda: progress.advance(task)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -19,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from orbitmq.client.files import replace_file
 from orbitmq.client.instance import ClientInstance
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BodyError, CorruptStoreError, OrbitMQError, QueryNotFoundError
@@ -348,8 +348,8 @@ class LocalFileOffsetStore(OffsetStore):
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if before:
-            _replace(self._backup, LocalOffsets(before).encode())
-        _replace(self.path, LocalOffsets(before | offsets).encode())
+            replace_file(self._backup, LocalOffsets(before).encode())
+        replace_file(self.path, LocalOffsets(before | offsets).encode())
 
 
 def _parse(path: Path) -> dict[MessageQueue, int] | None:
@@ -359,13 +359,3 @@ def _parse(path: Path) -> dict[MessageQueue, int] | None:
     except FileNotFoundError:
         return None
     return LocalOffsets.decode(data).offset_table if data.strip() else None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put ``data`` in the place of ``path``, so that a crash leaves the old or the new, whole."""
-    new = path.with_name(path.name + ".tmp")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -15,14 +15,36 @@ none (see :func:`orbitmq.spark.java.provide_java`), and gives :func:`local_sessi
     )
 
 The options are described in :mod:`orbitmq.spark.options`, the columns in
-:mod:`orbitmq.spark.schema`.
+:mod:`orbitmq.spark.schema`. What else there is here is imported when it is asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from orbitmq.spark.java import provide_java
 from orbitmq.spark.session import local_session
 
-__all__ = ["local_session", "provide_java"]
+if TYPE_CHECKING:
+    from orbitmq.spark.archiving import archive
+    from orbitmq.spark.listeners import process
+    from orbitmq.spark.replaying import replay
+
+__all__ = ["archive", "local_session", "process", "provide_java", "replay"]
+
+# Spark's workers import this package to read and write, and need nothing of these.
+_HOMES: Final = {
+    "archive": "orbitmq.spark.archiving",
+    "process": "orbitmq.spark.listeners",
+    "replay": "orbitmq.spark.replaying",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
 
 provide_java()

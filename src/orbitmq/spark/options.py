@@ -23,7 +23,6 @@ from orbitmq.spark.patience import BROKER_WAIT_MS
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 """The group every broker has for who only looks; reads without a group of their own use it."""
-PRODUCER_GROUP: Final = "orbitmq_spark"
 
 READ_NAMES: Final = (
     "nameServer",
@@ -40,7 +39,6 @@ READ_NAMES: Final = (
     "includeProperties",
     *ACCESS_OPTIONS,
 )
-WRITE_NAMES: Final = ("nameServer", "topic", "group", "brokerWaitMs", *ACCESS_OPTIONS)
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,21 +87,6 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.group or TOOLS_GROUP
 
 
-class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to write; each field is the option of that name."""
-
-    name_servers: tuple[str, ...]
-    """nameServer: ``host:port`` of the name servers, joined by ``;``."""
-    topic: str | None = None
-    """topic: where rows go that have no topic of their own."""
-    group: str = PRODUCER_GROUP
-    """group: the producer group."""
-    broker_wait_ms: int = BROKER_WAIT_MS
-    """brokerWaitMs: as for reading."""
-    access: Access = OPEN
-    """accessKey and so on, as for reading."""
-
-
 def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
     """The options of a read, None where it is not known yet whether of a stream or a batch.
 
@@ -131,18 +114,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
         idle_wait_ms=given.get("idleWaitMs", number(0), 1000),
         broker_wait_ms=given.get("brokerWaitMs", number(0), BROKER_WAIT_MS),
         include_properties=given.get("includeProperties", boolean, default=False),
-        access=given.access(),
-    )
-
-
-def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """The options of a write. Raises ConfigError, naming the option, its value and what may be."""
-    given = Given(options, "writing", WRITE_NAMES)
-    return WriteOptions(
-        name_servers=given.name_servers(),
-        topic=given.get("topic", topic_name, None),
-        group=given.get("group", group_name, PRODUCER_GROUP),
-        broker_wait_ms=given.get("brokerWaitMs", number(0), BROKER_WAIT_MS),
         access=given.access(),
     )
 
