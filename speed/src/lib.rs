@@ -4,6 +4,7 @@
 use pyo3::prelude::*;
 
 mod frames;
+mod index;
 
 /// Changes whenever a function's arguments or result do: OrbitMQ uses no core of another number.
 const INTERFACE: u32 = 1;
@@ -11,5 +12,6 @@ const INTERFACE: u32 = 1;
 #[pymodule]
 fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
-    frames::register(module)
+    frames::register(module)?;
+    index::register(module)
 }

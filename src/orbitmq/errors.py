@@ -4,6 +4,7 @@ OrbitMQError
 ├── ConfigError                a setting, its value, and what is allowed
 ├── IllegalNameError           a topic or group name RocketMQ refuses
 ├── InvalidMessageError        a message that cannot be sent
+├── RowError                   a row of a Spark write that was not sent, the first one
 ├── ClientStateError           a call that does not fit the client's state
 ├── WireError                  bytes that are not the protocol
 │   ├── FrameError                 a frame's length or layout
@@ -60,6 +61,10 @@ class IllegalNameError(OrbitMQError, ValueError):
 
 class InvalidMessageError(OrbitMQError, ValueError):
     """A message that cannot be sent as it is, such as one over the size limit."""
+
+
+class RowError(OrbitMQError):
+    """A row that a Spark task could not send: the first one, the reason is its ``__cause__``."""
 
 
 class ClientStateError(OrbitMQError, RuntimeError):

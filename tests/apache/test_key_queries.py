@@ -12,7 +12,7 @@ from orbitmq.store.check import check_store, find_layout
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.file_ops import FILE_OPS
 from orbitmq.store.index_file import IndexShape, IndexWriter
-from orbitmq.store.index_keys import key_hash
+from orbitmq.store.index_keys import KEY, key_hash
 from orbitmq.store.message_store import MessageStore
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.ids import tags_code
@@ -117,15 +117,15 @@ def check_all(store: MessageStore, keys: list[str]) -> None:
     assert [key for key in keys if found(store, f"U{key}") != {key}] == []
 
 
-def golden_entries(count: int) -> list[tuple[int, int, int]]:
-    return [
-        (
-            key_hash("Topic", f"schlüssel-{n // 2}" if n % 7 == 0 else f"key-{n // 3}"),
+def golden_keys(count: int) -> bytes:
+    return b"".join(
+        KEY.pack(
             n * 100,
             1_700_000_000_000 + n * 700,
+            key_hash("Topic", f"schlüssel-{n // 2}" if n % 7 == 0 else f"key-{n // 3}"),
         )
         for n in range(count)
-    ]
+    )
 
 
 def test_files_and_directories_go_over_and_come_back(java: KeyQueries, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_files_and_directories_go_over_and_come_back(java: KeyQueries, tmp_path:
     theirs, own = tmp_path / "20260101000000001", tmp_path / "20260101000000000"
     taken, offsets = java.ask("golden", theirs, 50, 300, 320)
     writer = IndexWriter(FILE_OPS, own, IndexShape(50, 300), create=True)
-    assert writer.put(golden_entries(320)) == taken == 299
+    assert writer.put(golden_keys(320)) == taken * KEY.size == 299 * KEY.size
     writer.flush()
     writer.save()
     writer.close()

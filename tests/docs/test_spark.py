@@ -71,3 +71,15 @@ def test_the_table_of_columns_is_complete() -> None:
     text = (ROOT / SPARK).read_text()
     for field in READ_SCHEMA:
         assert f"`{field.name}`" in text
+
+
+def test_the_tables_of_writing_are_complete() -> None:
+    from orbitmq.spark.write_options import WRITE_NAMES
+    from orbitmq.spark.write_schema import WRITE_COLUMNS
+
+    text = (ROOT / SPARK).read_text().partition("## Write")
+    assert text[2]
+    for name in WRITE_COLUMNS:
+        assert f"`{name}`" in text[2].partition("### Options of a write")[0]
+    for name in WRITE_NAMES:
+        assert f"`{name}`" in "".join(text)

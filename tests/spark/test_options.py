@@ -7,7 +7,8 @@ import pytest
 from orbitmq.errors import ConfigError
 from orbitmq.spark.offsets import Queue
 from orbitmq.spark.option_values import duration_ms, size_bytes
-from orbitmq.spark.options import ReadOptions, WriteOptions, read_options, write_options
+from orbitmq.spark.options import ReadOptions, read_options
+from orbitmq.spark.write_options import WriteOptions, write_options
 
 LEAST = {"nameserver": "127.0.0.1:9876", "topic": "flights"}
 
@@ -95,7 +96,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_known() -> None:
     with pytest.raises(ConfigError, match="startingofset='x'.*did you mean startingOffsets?"):
         read({"startingofset": "x"})
     with pytest.raises(ConfigError, match="writing has nameServer, topic, group"):
-        write_options(LEAST | {"tags": "UA"})
+        write_options(LEAST | {"endingoffsets": "latest"})
 
 
 def test_what_spark_adds_is_let_through_and_what_resembles_it_is_not() -> None:

@@ -14,7 +14,8 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.schema import READ_SCHEMA, check_read_schema, check_write_schema
+from orbitmq.spark.schema import READ_SCHEMA, check_read_schema
+from orbitmq.spark.write_schema import check_write_schema
 
 TEXT_MAP = MapType(StringType(), StringType())
 
@@ -67,7 +68,9 @@ def test_rows_with_a_body_and_a_topic_can_be_written() -> None:
         (schema(value=BinaryType()), "'value' is not allowed: a column body is needed"),
         (schema(body=IntegerType()), "body int.*body is written as binary or string"),
         (schema(body=BinaryType(), keys=IntegerType()), "keys is written as string"),
-        (schema(body=BinaryType(), queueId=IntegerType()), "queueId.*drop it"),
+        (schema(body=BinaryType(), msgId=StringType()), "msgId.*drop it"),
+        (schema(body=BinaryType(), brokerName=StringType()), "brokerName and queueId"),
+        (schema(body=BinaryType(), BODY=StringType()), "'body' .*twice"),
         (
             schema(body=BinaryType(), properties=MapType(StringType(), IntegerType())),
             "properties is written as map<string,string>",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import closing
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,17 +14,17 @@ from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
     ConnectError,
-    InvalidMessageError,
     MessageIllegalError,
     NetworkError,
+    RowError,
     SystemBusyError,
 )
 from orbitmq.net.connection import Connection
-from orbitmq.spark import sending
-from orbitmq.spark.options import WriteOptions
+from orbitmq.spark import lanes, sending
 from orbitmq.spark.patience import REFUSALS
 from orbitmq.spark.sending import Outgoing, Sender
-from orbitmq.spark.writer import messages_of, send_batches
+from orbitmq.spark.write_options import WriteOptions
+from orbitmq.spark.writer import send_batches
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import SendMessageRequestHeaderV2
 from orbitmq.wire.ids import java_hash
@@ -48,7 +47,7 @@ def send(name_server: str, topic: str, messages: list[Outgoing], wait_ms: int = 
 
 
 def test_messages_reach_a_topic_that_is_made_for_them(broker: EmbeddedBroker) -> None:
-    count = 3 * sending.BATCH_MESSAGES + 7
+    count = 3 * lanes.BATCH_MESSAGES + 7
     send(broker.name_server, "many", [Outgoing(b"%d" % n, b"") for n in range(count)])
     found = stored(broker, "many")
     assert len(found) == sending.NEW_TOPIC_QUEUES
@@ -111,7 +110,7 @@ def test_one_batch_of_a_queue_is_under_way_at_a_time() -> None:
 
     done: list[RemotingCommand] = []
     with cluster(take, queues=2) as address:
-        send(address, "T", [Outgoing(b"a", b"")] * (6 * sending.BATCH_MESSAGES))
+        send(address, "T", [Outgoing(b"a", b"")] * (6 * lanes.BATCH_MESSAGES))
     assert (most, most_of_a_queue) == (2, 1)
     assert len(done) == 6
 
@@ -147,6 +146,26 @@ def test_a_keyed_message_is_sent_again_to_its_own_queue() -> None:
     assert len(set(seen)) == 1
 
 
+def test_the_row_a_broker_refuses_is_found_and_those_before_it_are_sent() -> None:
+    taken: list[bytes] = []
+
+    def take(command: RemotingCommand, connection: Connection) -> None:
+        single = command.code == RequestCode.SEND_MESSAGE_V2
+        bodies = [command.body] if single else [item[1] for item in decode_batch(command.body)]
+        bad = b"bad" in [bytes(body) for body in bodies]
+        if not bad:
+            taken.extend(bytes(body) for body in bodies)
+        answer(command, connection, codes.MESSAGE_ILLEGAL if bad else codes.SUCCESS)
+
+    bodies = [b"bad" if number == 1234 else b"%d" % number for number in range(1500)]
+    rows = pa.RecordBatch.from_pydict({"body": bodies})
+    with cluster(take, queues=1) as address:
+        options = WriteOptions(name_servers=(address,), topic="T")
+        with pytest.raises(RowError, match="row 1234: "):
+            send_batches(iter([rows]), options)
+    assert set(bodies[:1234]) <= set(taken)
+
+
 @pytest.mark.parametrize(
     ("code", "error", "attempts"),
     [
@@ -177,59 +196,3 @@ def test_name_servers_that_do_not_answer_are_all_named() -> None:
         pass
     with pytest.raises(ConnectError, match=f"to {one}: .*to {other}: "):
         Sender((one, other), "tests").add("T", Outgoing(b"a", b""))
-
-
-def test_too_large_a_body_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(InvalidMessageError, match="4194305 bytes for topic 'T'"):
-        send("unused:1", "T", [Outgoing(bytes(sending.MAX_BODY_BYTES + 1), b"")])
-
-
-def batch(**columns: Any) -> Any:
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def test_rows_become_messages(broker: EmbeddedBroker) -> None:
-    properties = pa.array(
-        [[("colour", "red"), ("TAGS", "X")], None], pa.map_(pa.string(), pa.string())
-    )
-    rows = pa.RecordBatch.from_arrays(
-        [pa.array(["héllo", "b"]), pa.array(["rows", None]), pa.array(["UA", None]),
-         pa.array(["k1 k2", ""]), pa.array(["s", None]), properties],
-        ["Body", "topic", "tags", "keys", "shardingKey", "properties"],
-    )  # fmt: skip
-    options = WriteOptions(name_servers=(broker.name_server,), topic="rest")
-    assert send_batches(iter([rows]), options).count == 2
-    (view,) = [view for views in stored(broker, "rows").values() for view in views]
-    assert view.body.decode() == "héllo"
-    assert (view.tags, view.keys, view.sharding_key) == ("UA", "k1 k2", "s")
-    assert view.property("colour") == "red"
-    assert len(view.message_id) == 32
-    (other,) = [view for views in stored(broker, "rest").values() for view in views]
-    assert other.body == b"b"
-    assert not {"TAGS", "KEYS", "__SHARDINGKEY"} & other.properties.keys()
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (batch(body=[b"a", None]), "null or empty body"),
-        (batch(body=[b""]), "null or empty body"),
-        (batch(body=[b"a"], topic=pa.array([None], pa.string())), "no topic"),
-        (batch(body=[b"a"], tags=["a\x02b"]), "separator"),
-    ],
-)
-def test_a_row_that_is_no_message_is_refused(rows: Any, message: str) -> None:
-    default = None if "topic" in rows.schema.names else "T"
-    with pytest.raises(InvalidMessageError, match=message):
-        list(messages_of(rows, default))
-
-
-def test_half_a_transaction_is_refused_and_a_delayed_message_goes_alone() -> None:
-    def one(name: str) -> Any:
-        properties = pa.array([[(name, "3")]], pa.map_(pa.string(), pa.string()))
-        return pa.RecordBatch.from_arrays([pa.array([b"a"]), properties], ["body", "properties"])
-
-    with pytest.raises(InvalidMessageError, match="half a transaction"):
-        list(messages_of(one("TRAN_MSG"), "T"))
-    ((_, delayed),) = messages_of(one("DELAY"), "T")
-    assert not delayed.batchable

@@ -174,7 +174,11 @@ def test_rows_choose_their_topics(spark: SparkSession, topic: Topic) -> None:
         ("'a' AS body", "overwrite", '.mode("append")'),
         ("'a' AS value", "append", "a column body is needed"),
         ("1 AS body", "append", "body is written as binary or string"),
-        ("CAST(NULL AS STRING) AS body", "append", "a row has a null or empty body"),
+        (
+            "CAST(NULL AS STRING) AS body",
+            "append",
+            "RowError: partition 0, row 0: a null or empty body",
+        ),
     ],
 )
 def test_a_wrong_write_says_what_is_wrong(

@@ -6,22 +6,25 @@ import shutil
 import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbitmq.store.index_file import (
-    IndexEntry,
     IndexFile,
     IndexHeader,
     IndexShape,
     IndexWriter,
     Walk,
 )
-from orbitmq.store.index_keys import key_hash, message_hashes
+from orbitmq.store.index_keys import KEY, key_hash, message_hashes
 from orbitmq.wire.ids import java_hash
 from orbitmq.wire.properties import encode_properties
 from tests.store.support import QuickOps
+
+IndexEntry: TypeAlias = tuple[int, int, int]
+"""What is put into an index: hash of the key, physical offset, store time in ms."""
 
 SHAPE = IndexShape(7, 24)
 NAME = "20260101000000000"
@@ -62,6 +65,10 @@ def as_java_writes(put: list[IndexEntry], shape: IndexShape = SHAPE) -> bytes:
     return bytes(file)
 
 
+def packed(put: list[IndexEntry]) -> bytes:
+    return b"".join(KEY.pack(offset, timestamp, hash_) for hash_, offset, timestamp in put)
+
+
 def found(file: IndexFile, hash_: int, most: int = 1000, steps: int = 1000) -> list[int]:
     walk = Walk(hash_, most, 0, 2**62, steps)
     file.select(walk)
@@ -76,7 +83,7 @@ def test_a_saved_file_is_javas_byte_for_byte(put: list[IndexEntry], piece: int) 
         writer = IndexWriter(OPS, path, SHAPE, create=True)
         for start in range(0, len(put), piece):
             part = put[start : start + piece]
-            if writer.put(part) < len(part):
+            if writer.put(packed(part)) < len(part) * KEY.size:
                 assert writer.is_full
             writer.flush()
         writer.save()
@@ -106,12 +113,12 @@ def test_a_file_goes_back_to_what_was_saved(
     with TemporaryDirectory() as directory:
         path, killed = Path(directory) / NAME, Path(directory) / "killed"
         writer = IndexWriter(OPS, path, SHAPE, create=True)
-        writer.put(before)
+        writer.put(packed(before))
         writer.flush()
         writer.save()
         saved = writer.header
         old_header = path.read_bytes()[:40]
-        writer.put(after)
+        writer.put(packed(after))
         writer.flush()
         if torn % 3 == 0:  # the slots did not get there
             shutil.copy(path, killed)
@@ -125,7 +132,7 @@ def test_a_file_goes_back_to_what_was_saved(
         again = IndexWriter(OPS, killed, SHAPE)
         again.cut(saved)
         assert again.header == saved
-        again.put(after)
+        again.put(packed(after))
         again.flush()
         again.save()
         again.close()
@@ -136,7 +143,7 @@ def test_the_second_file_begins_behind_the_first(tmp_path: Path) -> None:
     writer = IndexWriter(OPS, tmp_path / NAME, SHAPE, create=True)
     writer.begin_behind(IndexHeader(1_000, 9_000, 100, 900, 3, 24))
     assert writer.header == IndexHeader(9_000, 9_000, 900, 900, 0, 1)
-    writer.put([(5, 1000, 12_500)])
+    writer.put(packed([(5, 1000, 12_500)]))
     writer.flush()
     assert writer.header == IndexHeader(12_500, 12_500, 1000, 1000, 1, 2)
     data = (tmp_path / NAME).read_bytes()[SHAPE.first_entry + 20 :]
@@ -146,7 +153,7 @@ def test_the_second_file_begins_behind_the_first(tmp_path: Path) -> None:
 
 def test_a_look_up_ends_by_time_by_count_and_by_steps(tmp_path: Path) -> None:
     writer = IndexWriter(OPS, tmp_path / NAME, SHAPE, create=True)
-    writer.put([(3, number * 100, 1_000_000 + number * 10_000) for number in range(20)])
+    writer.put(packed([(3, number * 100, 1_000_000 + number * 10_000) for number in range(20)]))
     writer.flush()
     walk = Walk(3, 100, 1_050_000, 1_070_000, 1000)
     writer.select(walk)
@@ -165,7 +172,7 @@ def test_a_look_up_ends_by_time_by_count_and_by_steps(tmp_path: Path) -> None:
 def test_a_chain_of_damaged_entries_ends(tmp_path: Path) -> None:
     path = tmp_path / NAME
     writer = IndexWriter(OPS, path, SHAPE, create=True)
-    writer.put([(3, 100, 1_000_000), (3, 200, 1_000_000)])
+    writer.put(packed([(3, 100, 1_000_000), (3, 200, 1_000_000)]))
     writer.flush()
     writer.save()
     writer.close()

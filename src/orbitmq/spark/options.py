@@ -23,7 +23,6 @@ from orbitmq.spark.patience import BROKER_WAIT_MS
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 """The group every broker has for who only looks; reads without a group of their own use it."""
-PRODUCER_GROUP: Final = "orbitmq_spark"
 
 READ_NAMES: Final = (
     "nameServer",
@@ -39,7 +38,6 @@ READ_NAMES: Final = (
     "brokerWaitMs",
     *ACCESS_OPTIONS,
 )
-WRITE_NAMES: Final = ("nameServer", "topic", "group", "brokerWaitMs", *ACCESS_OPTIONS)
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,21 +83,6 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.group or TOOLS_GROUP
 
 
-class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to write; each field is the option of that name."""
-
-    name_servers: tuple[str, ...]
-    """nameServer: ``host:port`` of the name servers, joined by ``;``."""
-    topic: str | None = None
-    """topic: where rows go that have no topic of their own."""
-    group: str = PRODUCER_GROUP
-    """group: the producer group."""
-    broker_wait_ms: int = BROKER_WAIT_MS
-    """brokerWaitMs: as for reading."""
-    access: Access = OPEN
-    """accessKey and so on, as for reading."""
-
-
 def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadOptions:
     """The options of a read, None where it is not known yet whether of a stream or a batch.
 
@@ -125,18 +108,6 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
         fail_on_data_loss=given.get("failOnDataLoss", boolean, default=True),
         max_tasks=given.get("maxTasks", number(1), _cpus()),
         idle_wait_ms=given.get("idleWaitMs", number(0), 1000),
-        broker_wait_ms=given.get("brokerWaitMs", number(0), BROKER_WAIT_MS),
-        access=given.access(),
-    )
-
-
-def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """The options of a write. Raises ConfigError, naming the option, its value and what may be."""
-    given = Given(options, "writing", WRITE_NAMES)
-    return WriteOptions(
-        name_servers=given.name_servers(),
-        topic=given.get("topic", topic_name, None),
-        group=given.get("group", group_name, PRODUCER_GROUP),
         broker_wait_ms=given.get("brokerWaitMs", number(0), BROKER_WAIT_MS),
         access=given.access(),
     )

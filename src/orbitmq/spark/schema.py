@@ -1,4 +1,4 @@
-"""The columns of ``format("rocketmq")``: what is read, what is written, and the checks of both."""
+"""The columns of ``format("rocketmq")``: what is read, and its check."""
 
 from __future__ import annotations
 
@@ -43,17 +43,6 @@ one; ``properties`` holds all of a message's properties, tags and keys among the
 
 _READ_COLUMNS: Final = {field.name.lower(): field for field in READ_SCHEMA}
 
-_TEXT = (StringType,)
-_WRITE_COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
-    "body": (BinaryType, StringType),
-    "topic": _TEXT,
-    "tags": _TEXT,
-    "keys": _TEXT,
-    "shardingkey": _TEXT,
-    "properties": (MapType,),
-}
-_WRITE_NAMES: Final = "body (binary or string), topic, tags, keys, shardingKey, properties"
-
 
 def check_read_schema(schema: StructType) -> None:
     """Raise ConfigError unless ``schema`` is made of readable columns with their types.
@@ -79,42 +68,6 @@ def check_read_schema(schema: StructType) -> None:
             raise ConfigError(
                 "schema", f"{field.name} NOT NULL", "a message need not have tags or keys"
             )
-
-
-def check_write_schema(schema: StructType, topic: str | None) -> None:
-    """Raise ConfigError unless rows of ``schema`` are messages.
-
-    ``topic`` is the option of that name, which rows without a topic of their own go to.
-    """
-    names = [field.name.lower() for field in schema]
-    shown = ", ".join(field.name for field in schema) or "none"
-    if "body" not in names:
-        raise ConfigError("columns", shown, f"a column body is needed; written are {_WRITE_NAMES}")
-    if topic is None and "topic" not in names:
-        raise ConfigError("topic", None, "give the option topic, or a column topic")
-    for field, name in zip(schema, names, strict=True):
-        allowed = _WRITE_COLUMNS.get(name)
-        if allowed is None:
-            raise ConfigError(
-                "columns", field.name, f"drop it or put it into body; written are {_WRITE_NAMES}"
-            )
-        if not isinstance(field.dataType, allowed) or (
-            isinstance(field.dataType, MapType) and not _is_text_map(field.dataType)
-        ):
-            wanted = (
-                "map<string,string>"
-                if name == "properties"
-                else " or ".join(kind().simpleString() for kind in allowed)
-            )
-            raise ConfigError(
-                "columns",
-                f"{field.name} {field.dataType.simpleString()}",
-                f"{field.name} is written as {wanted}",
-            )
-
-
-def _is_text_map(data_type: MapType) -> bool:
-    return isinstance(data_type.keyType, StringType) and isinstance(data_type.valueType, StringType)
 
 
 def _plain(data_type: DataType) -> str:

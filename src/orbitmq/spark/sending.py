@@ -8,21 +8,22 @@ batches go on meanwhile.
 from __future__ import annotations
 
 import logging
-import random
 import select
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from orbitmq import codes
 from orbitmq.client.routes import publish_queues
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
     BrokerError,
-    InvalidMessageError,
+    MessageIllegalError,
     NetworkError,
     RequestTimeoutError,
     TopicNotFoundError,
@@ -31,20 +32,19 @@ from orbitmq.errors import (
 )
 from orbitmq.names import AUTO_CREATE_TOPIC
 from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
+from orbitmq.spark.frames import ALONE, BESIDE, Frames, parts_of
+from orbitmq.spark.lanes import Batch, Lane, Lanes
+from orbitmq.spark.message_rows import Messages
 from orbitmq.spark.patience import BROKER_WAIT_MS, Patience
+from orbitmq.spark.placing import ANY, by_hash
 from orbitmq.spark.topic import fetch_route, master_addresses
 from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import SendMessageRequestHeaderV2
-from orbitmq.wire.ids import java_hash
 from orbitmq.wire.record import encode_batch
 
 log = logging.getLogger("orbitmq.spark")
 
-BATCH_MESSAGES: Final = 500
-BATCH_BYTES: Final = 256 * 1024
-MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-"""What brokers take by default."""
 NEW_TOPIC_QUEUES: Final = 4
 """How many queues a topic gets at most that the first message creates."""
 SEND_TIMEOUT_SECONDS: Final = 10.0
@@ -58,7 +58,7 @@ _STORED: Final = {
 
 
 class Outgoing(msgspec.Struct, gc=False):
-    """A message to send.
+    """One message to send.
 
     ``properties`` are in stored form; ``batchable`` says whether it may travel in a batch, which a
     delayed message may not.
@@ -68,68 +68,6 @@ class Outgoing(msgspec.Struct, gc=False):
     properties: bytes
     sharding_key: str | None = None
     batchable: bool = True
-
-
-class _Batch:
-    """Messages that travel together."""
-
-    __slots__ = ("keyed", "messages", "patience", "size")
-
-    def __init__(self) -> None:
-        self.messages: list[Outgoing] = []
-        self.size = 0
-        self.keyed = False
-        self.patience: Patience | None = None  # once it has failed
-
-    def add(self, message: Outgoing) -> None:
-        self.messages.append(message)
-        self.size += len(message.body) + len(message.properties)
-        self.keyed |= message.sharding_key is not None
-
-    def has_room_for(self, message: Outgoing) -> bool:
-        if not self.messages:
-            return True
-        return (
-            message.batchable
-            and self.messages[0].batchable
-            and len(self.messages) < BATCH_MESSAGES
-            and self.size + len(message.body) + len(message.properties) <= BATCH_BYTES
-        )
-
-
-class _Lane:
-    """One queue: the batch being filled, and whether another is under way."""
-
-    __slots__ = ("address", "broker_name", "busy", "filling", "queue_id", "topic")
-
-    def __init__(self, topic: str, broker_name: str, queue_id: int, address: str) -> None:
-        self.topic = topic
-        self.broker_name = broker_name
-        self.queue_id = queue_id
-        self.address = address
-        self.filling = _Batch()
-        self.busy = False
-
-
-class _Lanes:
-    """The queues of one topic; the first of them that takes messages without a key is random."""
-
-    def __init__(self, lanes: Sequence[_Lane]) -> None:
-        self.all = lanes
-        self._turn = random.randrange(len(lanes))  # noqa: S311 - not a secret
-
-    def of(self, message: Outgoing) -> _Lane:
-        """By hash of the sharding key (SelectMessageQueueByHash), else the one whose turn it is."""
-        if message.sharding_key is not None:
-            # Java's remainder of a negative hash is negative, and its absolute value is taken.
-            return self.all[abs(java_hash(message.sharding_key)) % len(self.all)]
-        return self.all[self._turn]
-
-    def next_after_full(self, message: Outgoing) -> _Lane:
-        """Where to go on: without a key in the next queue."""
-        if message.sharding_key is None:
-            self._turn = (self._turn + 1) % len(self.all)
-        return self.of(message)
 
 
 class Sender:
@@ -152,34 +90,68 @@ class Sender:
         self._access = access
         self._broker_wait_ms = broker_wait_ms
         self._group = group
-        self._topics: dict[str, _Lanes] = {}
+        self._topics: dict[str, Lanes] = {}
         self._connections: dict[str, BlockingConnection] = {}
-        self._under_way: dict[tuple[str, int], tuple[_Lane, _Batch]] = {}
-        self._elsewhere: deque[tuple[_Batch, _Lane]] = deque()
+        self._under_way: dict[tuple[str, int], tuple[Lane, Batch]] = {}
+        self.failed_row: int | None = None
+        """The row whose error was raised."""
+        self._elsewhere: deque[tuple[Batch, Lane]] = deque()
 
     def add(self, topic: str, message: Outgoing) -> None:
-        """Take a message; it leaves with others of its queue."""
-        if len(message.body) > MAX_BODY_BYTES:
-            raise InvalidMessageError(
-                f"a body of {len(message.body)} bytes for topic {topic!r}: "
-                f"brokers take {MAX_BODY_BYTES} at most"
-            )
+        """Take one message; it leaves with others of its queue."""
+        frames = Frames(
+            memoryview(encode_batch([(0, message.body, message.properties)])),
+            np.array([0, BESIDE + len(message.body) + len(message.properties)]),
+            np.array([0 if message.batchable else ALONE]),
+            np.array([0]),
+        )
+        keys = pa.array([message.sharding_key], pa.string())
+        self.add_all(Messages(topic, frames, by_hash(keys) if message.sharding_key else None))
+
+    def add_all(self, messages: Messages) -> None:
+        """Take messages; each leaves with others of its queue, in their order."""
+        topic, frames, placing = messages
         lanes = self._topics.get(topic)
         if lanes is None:
             lanes = self._topics[topic] = self._open(topic)
-        lane = lanes.of(message)
-        if not lane.filling.has_room_for(message):
-            self._flush(lane)
-            lane = lanes.next_after_full(message)
-            if not lane.filling.has_room_for(message):
+        if placing is None:
+            self._add_in_turn(lanes, frames)
+            return
+        places = placing(lanes.queues, frames)
+        self._add_placed(
+            (lane, frames.only(indices))
+            for number, lane in enumerate(lanes.all)
+            if len(indices := np.flatnonzero(places == number))
+        )
+        anywhere = np.flatnonzero(places == ANY)
+        if len(anywhere):
+            self._add_in_turn(lanes, frames.only(anywhere))
+
+    def _add_in_turn(self, lanes: Lanes, frames: Frames) -> None:
+        begin = 0
+        while begin < len(frames):
+            begin = lanes.current.filling.fill(frames, begin, placed=False)
+            if begin < len(frames):
+                self._flush(lanes.current)
+                lanes.turn()
+                if lanes.current.filling.count:
+                    self._flush(lanes.current)
+
+    def _add_placed(self, parts: Iterable[tuple[Lane, Frames]]) -> None:
+        """Each lane's messages, a batch of each lane by turns so that all are under way."""
+        waiting = deque((lane, frames, 0) for lane, frames in parts)
+        while waiting:
+            lane, frames, begin = waiting.popleft()
+            begin = lane.filling.fill(frames, begin, placed=True)
+            if begin < len(frames):
                 self._flush(lane)
-        lane.filling.add(message)
+                waiting.append((lane, frames, begin))
 
     def finish(self) -> None:
         """Send what is left and wait until every message is acknowledged."""
         for lanes in self._topics.values():
             for lane in lanes.all:
-                if lane.filling.messages:
+                if lane.filling.count:
                     self._flush(lane)
         while self._under_way or self._elsewhere:
             self._advance()
@@ -190,7 +162,7 @@ class Sender:
             CONNECTIONS.give_back(connection)
         self._connections.clear()
 
-    def _open(self, topic: str) -> _Lanes:
+    def _open(self, topic: str) -> Lanes:
         route = self._route(topic)
         masters = master_addresses(route)
         queues = publish_queues(topic, route)
@@ -199,7 +171,7 @@ class Sender:
                 codes.TOPIC_NOT_EXIST,
                 f"topic {topic!r} has no queue to write: its brokers are away or it is read-only",
             )
-        return _Lanes([_Lane(*queue, masters[queue.broker_name]) for queue in queues])
+        return Lanes([Lane(queue, masters[queue.broker_name]) for queue in queues])
 
     def _route(self, topic: str) -> TopicRouteData:
         """The topic's route; that of a new one if brokers create topics when messages come."""
@@ -218,10 +190,10 @@ class Sender:
         ]
         return msgspec.structs.replace(route, queue_datas=queue_datas)
 
-    def _flush(self, lane: _Lane) -> None:
+    def _flush(self, lane: Lane) -> None:
         while lane.busy:
             self._advance()
-        batch, lane.filling = lane.filling, _Batch()
+        batch, lane.filling = lane.filling, Batch()
         self._transmit(lane, batch)
 
     def _advance(self) -> None:
@@ -248,13 +220,13 @@ class Sender:
                 text = f"{connection.address} did not answer within {SEND_TIMEOUT_SECONDS:.0f} s"
                 self._lost(connection, RequestTimeoutError(text, connection.address))
 
-    def _idle_lane(self, failed: _Lane) -> _Lane | None:
+    def _idle_lane(self, failed: Lane) -> Lane | None:
         """A queue of the same topic with nothing under way, on another broker if possible."""
-        idle = [lane for lane in self._topics[failed.topic].all if not lane.busy]
-        others = [lane for lane in idle if lane.broker_name != failed.broker_name]
+        idle = [lane for lane in self._topics[failed.queue.topic].all if not lane.busy]
+        others = [lane for lane in idle if lane.queue.broker_name != failed.queue.broker_name]
         return next(iter(others or idle), None)
 
-    def _transmit(self, lane: _Lane, batch: _Batch) -> None:
+    def _transmit(self, lane: Lane, batch: Batch) -> None:
         lane.busy = True
         code, header, body = self._request(lane, batch)
         try:
@@ -270,34 +242,34 @@ class Sender:
             self._under_way[lane.address, opaque] = lane, batch
 
     def _request(
-        self, lane: _Lane, batch: _Batch
+        self, lane: Lane, batch: Batch
     ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
-        single = len(batch.messages) == 1
-        first = batch.messages[0]
+        single = batch.count == 1
+        body = batch.body
+        message = parts_of(body) if single else None
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
-            topic=lane.topic,
+            topic=lane.queue.topic,
             default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=NEW_TOPIC_QUEUES,
-            queue_id=lane.queue_id,
-            sys_flag=0,
+            queue_id=lane.queue.queue_id,
+            sys_flag=batch.sys_flag,
             born_timestamp=time.time_ns() // 1_000_000,
-            flag=0,
-            properties=first.properties.decode() if single else None,
+            flag=message.flag if message else 0,
+            properties=message.properties.decode() if message else None,
             reconsume_times=0,
             unit_mode=False,
             batch=not single,
-            bname=lane.broker_name,
+            bname=lane.queue.broker_name,
         )
-        if single:
-            return RequestCode.SEND_MESSAGE_V2, header, first.body
-        body = encode_batch((0, message.body, message.properties) for message in batch.messages)
-        return RequestCode.SEND_BATCH_MESSAGE, header, body
+        if message:
+            return RequestCode.SEND_MESSAGE_V2, header, message.body
+        return RequestCode.SEND_BATCH_MESSAGE, header, bytes(body)
 
     def _answered(self, address: str, answer: RemotingCommand) -> None:
         lane, batch = self._under_way.pop((address, answer.opaque))
         if answer.code in _STORED:
-            lane.busy = False
+            self._done(lane)
             if answer.code != codes.SUCCESS:
                 log.warning("%s stored messages, but: %s", address, answer.remark)
         else:
@@ -321,13 +293,31 @@ class Sender:
         if connection is not None:
             connection.close()
 
-    def _failed(self, lane: _Lane, batch: _Batch, error: NetworkError | BrokerError) -> None:
-        """Try the batch again, without sharding keys on another broker if there is one."""
+    def _done(self, lane: Lane) -> None:
+        lane.busy = False
+        if lane.backlog:
+            self._transmit(lane, lane.backlog.popleft())
+
+    def _failed(self, lane: Lane, batch: Batch, error: NetworkError | BrokerError) -> None:
+        """Try the batch again, unless placed on another broker if there is one.
+
+        Of a batch that is refused for what a message is, each half is sent, until the one message
+        is found.
+        """
+        if isinstance(error, MessageIllegalError) and batch.count > 1:
+            first, second = batch.halves()
+            lane.backlog.appendleft(second)
+            self._transmit(lane, first)
+            return
         if batch.patience is None:
-            batch.patience = Patience(f"sending to {lane.topic}", self._broker_wait_ms)
-        batch.patience.wait_after(error)
-        if batch.keyed:
+            batch.patience = Patience(f"sending to {lane.queue.topic}", self._broker_wait_ms)
+        try:
+            batch.patience.wait_after(error)
+        except (NetworkError, BrokerError):
+            self.failed_row = batch.first_row
+            raise
+        if batch.placed:
             self._transmit(lane, batch)
         else:
-            lane.busy = False
             self._elsewhere.append((batch, lane))
+            self._done(lane)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class RocketMQDataSource(DataSource):
     """Reads topics of RocketMQ, as a batch or a stream, and writes to them.
 
-    The options are described in :mod:`orbitmq.spark.options`, the columns in
-    :mod:`orbitmq.spark.schema`. All errors in either are ConfigErrors.
+    The options are described in :mod:`orbitmq.spark.options` and
+    :mod:`orbitmq.spark.write_options`, the columns in :mod:`orbitmq.spark.schema` and
+    :mod:`orbitmq.spark.write_schema`. All errors in either are ConfigErrors.
     """
 
     @classmethod
@@ -53,7 +54,7 @@ class RocketMQDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For ``df.write``."""
-        from orbitmq.spark.options import write_options
+        from orbitmq.spark.write_options import write_options
         from orbitmq.spark.writer import RocketMQWriter
 
         return RocketMQWriter(schema, write_options(self.options), overwrite=overwrite)
@@ -64,7 +65,7 @@ class RocketMQDataSource(DataSource):
         overwrite: bool,
     ) -> RocketMQStreamWriter:
         """For ``df.writeStream``; ``overwrite`` is output mode complete, but a topic only grows."""
-        from orbitmq.spark.options import write_options
+        from orbitmq.spark.write_options import write_options
         from orbitmq.spark.writer import RocketMQStreamWriter
 
         return RocketMQStreamWriter(schema, write_options(self.options))

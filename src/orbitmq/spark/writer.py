@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -17,27 +18,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from orbitmq.errors import ConfigError, InvalidMessageError
-from orbitmq.spark.options import WriteOptions
-from orbitmq.spark.schema import check_write_schema
-from orbitmq.spark.sending import Outgoing, Sender
-from orbitmq.wire.ids import create_unique_id
-from orbitmq.wire.properties import (
-    DELAY,
-    KEYS,
-    SHARDING_KEY,
-    TAGS,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
-    TRANSACTION_PREPARED,
-    UNIQ_KEY,
-    encode_properties,
-)
+from orbitmq.errors import BrokerError, ConfigError, InvalidMessageError, NetworkError, RowError
+from orbitmq.spark.message_rows import MessageRows
+from orbitmq.spark.sending import Sender
+from orbitmq.spark.unique_ids import process_ids
+from orbitmq.spark.write_options import WriteOptions
+from orbitmq.spark.write_schema import check_write_schema
 
 log = logging.getLogger("orbitmq.spark")
-
-_DELAYS = frozenset({DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS})
 
 
 class SentMessages(WriterCommitMessage):
@@ -98,69 +86,33 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
 
 def send_batches(batches: Iterator[Any], options: WriteOptions) -> SentMessages:
-    """Send every row of the Arrow record batches; returns when all are acknowledged."""
+    """Send every row of the Arrow record batches; returns when all are acknowledged.
+
+    Raises RowError, naming the first row that was not sent and the reason.
+    """
     sender = Sender(options.name_servers, options.group, options.access, options.broker_wait_ms)
     count = 0
     try:
         for batch in batches:
-            for topic, message in messages_of(batch, options.topic):
-                sender.add(topic, message)
-            count += batch.num_rows
+            rows = MessageRows(batch, options, count)
+            for messages in rows.messages(process_ids().take(rows.count)):
+                sender.add_all(messages)
+            count += rows.count
         sender.finish()
+    except InvalidMessageError as error:
+        raise RowError(f"{_task()}{error}") from error
+    except (NetworkError, BrokerError) as error:
+        row = sender.failed_row
+        where = f"row {row}: " if row is not None else f"row {count} and those after it: "
+        raise RowError(f"{_task()}{where}{error}") from error
     finally:
         sender.close()
     return SentMessages(count)
 
 
-def messages_of(batch: Any, default_topic: str | None) -> Iterator[tuple[str, Outgoing]]:
-    """The rows of an Arrow record batch as messages, with their topics.
-
-    An explicit column counts more than the same property in the column properties. Raises
-    InvalidMessageError for a row that is not a message.
-    """
-    columns = {name.lower(): batch.column(index) for index, name in enumerate(batch.schema.names)}
-    rows = batch.num_rows
-
-    def values(name: str) -> Sequence[Any]:
-        column = columns.get(name)
-        return [None] * rows if column is None else column.to_pylist()
-
-    bodies = columns["body"].cast("binary").to_pylist()
-    for body, topic, tags, keys, sharding_key, properties in zip(
-        bodies,
-        values("topic"),
-        values("tags"),
-        values("keys"),
-        values("shardingkey"),
-        values("properties"),
-        strict=True,
-    ):
-        if not body:
-            raise InvalidMessageError(
-                "a row has a null or empty body, which RocketMQ does not send; filter such rows out"
-            )
-        target = topic or default_topic
-        if not target:
-            raise InvalidMessageError("a row has no topic, and there is no option topic")
-        pairs = dict(properties) if properties else {}
-        if TRANSACTION_PREPARED in pairs:
-            raise InvalidMessageError(
-                f"the property {TRANSACTION_PREPARED} makes half a transaction of a message, "
-                "which nobody would complete; leave it out of the column properties"
-            )
-        for name, value in ((TAGS, tags), (KEYS, keys), (SHARDING_KEY, sharding_key)):
-            if value:
-                pairs[name] = value
-        pairs.setdefault(UNIQ_KEY, create_unique_id())
-        yield (
-            target,
-            Outgoing(
-                body,
-                encode_properties(pairs),
-                pairs.get(SHARDING_KEY) or None,
-                not (properties and _DELAYS & pairs.keys()),
-            ),
-        )
+def _task() -> str:
+    context = TaskContext.get()
+    return f"partition {context.partitionId()}, " if context else ""
 
 
 def _count(messages: Sequence[WriterCommitMessage | None]) -> int:

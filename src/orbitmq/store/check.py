@@ -21,8 +21,9 @@ from orbitmq.store.consume_queue import UNIT_SIZE
 from orbitmq.store.damage import broken_files, next_record
 from orbitmq.store.file_ops import FILE_OPS
 from orbitmq.store.findings import Findings, Problem
-from orbitmq.store.index_file import ENTRY, HEADER, IndexShape
+from orbitmq.store.index_file import HEADER, IndexShape
 from orbitmq.store.index_recovery import index_paths
+from orbitmq.store.index_slots import ENTRY
 from orbitmq.store.log_records import records
 from orbitmq.store.segment import any_byte
 from orbitmq.wire import fastjson

@@ -13,32 +13,29 @@ back to the last saved number.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
-import sys
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import compress, count
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from orbitmq.store.file_ops import FileOps, write_fully
+from orbitmq.store.index_keys import KEY
+from orbitmq.store.index_slots import (
+    ENTRY,
+    NO_ENTRY,
+    SLOT_SIZE,
+    SLOTS_A_PAGE,
+    IndexSlots,
+    swapped,
+)
 from orbitmq.store.segment import create_file, data_ranges
 
 HEADER: Final = struct.Struct(">qqqqii")
 """First and last store time (ms), first and last physical offset, used slots, next entry."""
 
-ENTRY: Final = struct.Struct(">iqii")
-"""Hash of the key, physical offset, seconds since the file's first store time, entry before."""
-
-IndexEntry: TypeAlias = tuple[int, int, int]
-"""What is put into an index: hash of the key, physical offset, store time in ms."""
-
 _SLOT: Final = struct.Struct(">i")
-_SLOT_SIZE: Final = 4
-_SLOTS_A_PAGE: Final = 1024
-_NO_ENTRY: Final = 0
-_MAX_INT: Final = 2**31 - 1
 _PIECE: Final = 5_000
 
 
@@ -51,7 +48,7 @@ class IndexShape(NamedTuple):
     @property
     def first_entry(self) -> int:
         """Where in the file entry 0 stands."""
-        return HEADER.size + self.slots * _SLOT_SIZE
+        return HEADER.size + self.slots * SLOT_SIZE
 
     @property
     def size(self) -> int:
@@ -126,7 +123,7 @@ class IndexFile:
         """Add what ``walk`` looks for, the newest first (IndexFile.selectPhyOffset)."""
         header = self.header
         number = self.slot(walk.key_hash % self.shape.slots)
-        if not _NO_ENTRY < number < header.index_count:
+        if not NO_ENTRY < number < header.index_count:
             return
         while not walk.is_done:
             walk.steps -= 1
@@ -136,14 +133,14 @@ class IndexFile:
             timestamp = header.begin_timestamp + seconds * 1000
             if key_hash == walk.key_hash and walk.begin <= timestamp <= walk.end:
                 walk.found.append(offset)
-            is_last = not _NO_ENTRY < previous < header.index_count or previous == number
+            is_last = not NO_ENTRY < previous < header.index_count or previous == number
             if is_last or timestamp < walk.begin:
                 return
             number = previous
 
     def slot(self, index: int) -> int:
         """The number of the newest entry in a slot, 0 for none."""
-        data = os.pread(self._fd, _SLOT_SIZE, HEADER.size + index * _SLOT_SIZE)
+        data = os.pread(self._fd, SLOT_SIZE, HEADER.size + index * SLOT_SIZE)
         return int(_SLOT.unpack(data)[0])
 
     def entry(self, number: int) -> bytes:
@@ -159,14 +156,13 @@ class IndexFile:
 
     def slots(self) -> Iterator[tuple[int, int]]:
         """The slots in use: their index and the number of their newest entry."""
-        for first, values in self._slot_pieces():
-            yield from ((first + i, value) for i, value in enumerate(values) if value)
+        for first, stored in self._slot_pieces():
+            yield from ((first + i, value) for i, value in enumerate(swapped(stored)) if value)
 
-    def _slot_pieces(self) -> Iterator[tuple[int, array[int]]]:
+    def _slot_pieces(self) -> Iterator[tuple[int, bytes]]:
         """The slots that are not in holes of the file, many at once, and the first one's index."""
         for start, stop in data_ranges(self._fd, HEADER.size, self.shape.first_entry):
-            values = _swapped(os.pread(self._fd, stop - start, start))
-            yield (start - HEADER.size) // _SLOT_SIZE, values
+            yield (start - HEADER.size) // SLOT_SIZE, os.pread(self._fd, stop - start, start)
 
     def close(self) -> None:
         """Give the file back; does nothing the second time."""
@@ -186,15 +182,13 @@ class IndexWriter(IndexFile):
         self, ops: FileOps, path: Path, shape: IndexShape, *, create: bool = False
     ) -> None:
         super().__init__(ops, path, shape, create=create)
-        memory = mmap.mmap(-1, shape.slots * _SLOT_SIZE)  # taken where it is touched only
-        self._slots: memoryview[int] = memoryview(memory).cast("i")
+        self._slots = IndexSlots(shape.slots)
         self._is_frozen = False
-        self._dirty: set[int] = set()
         self._unwritten = bytearray()
         self._written = self.header.index_count
         if not create:
-            for first, values in self._slot_pieces():
-                self._slots[first : first + len(values)] = memoryview(values)
+            for first, stored in self._slot_pieces():
+                self._slots.load(first, stored)
 
     @property
     def unwritten(self) -> int:
@@ -207,35 +201,24 @@ class IndexWriter(IndexFile):
             previous.end_timestamp, previous.end_timestamp, previous.end_offset, previous.end_offset
         )
 
-    def put(self, entries: Sequence[IndexEntry]) -> int:
-        """Put entries in while there is room; how many (IndexFile.putKey)."""
+    def put(self, keys: bytes) -> int:
+        """Put KEYs in while there is room; how many bytes of them (IndexFile.putKey)."""
         begin_timestamp, end_timestamp, begin_offset, end_offset, used, count = self.header
-        slots, slot_number, touch, pack = self._slots, self.shape.slots, self._dirty.add, ENTRY.pack
-        taken = entries[: self.shape.entries - count]
-        packed = []
-        known: int | None = None  # the store time that ``seconds`` is for
-        seconds = 0
-        for key_hash, offset, timestamp in taken:
-            slot = key_hash % slot_number
-            previous = slots[slot]
-            if not _NO_ENTRY < previous < count:
-                previous = _NO_ENTRY
-                used += 1
-            if timestamp != known:
-                known, seconds = timestamp, _seconds(timestamp, begin_timestamp)
-            packed.append(pack(key_hash, offset, seconds, previous))
-            slots[slot] = count
-            touch(slot // _SLOTS_A_PAGE)
-            if count <= 1:
-                begin_offset, begin_timestamp, known = offset, timestamp, None
-            count += 1
-        if taken:
-            _, end_offset, end_timestamp = taken[-1]
-        self._unwritten += b"".join(packed)
+        room = (self.shape.entries - count) * KEY.size
+        first = KEY.size if count <= 1 else 0  # by which the others count their seconds
+        for part in (keys[:first], keys[first:room]):
+            if part:
+                entries, newly = self._slots.put(part, count, begin_timestamp)
+                self._unwritten += entries
+                if count <= 1:
+                    begin_offset, begin_timestamp, _ = KEY.unpack_from(part)
+                end_offset, end_timestamp, _ = KEY.unpack_from(part, len(part) - KEY.size)
+                count += len(part) // KEY.size
+                used += newly
         self.header = IndexHeader(
             begin_timestamp, end_timestamp, begin_offset, end_offset, used, count
         )
-        return len(taken)
+        return min(len(keys), room)
 
     def flush(self) -> None:
         """Write the entries to the file. Raises OSError."""
@@ -251,11 +234,11 @@ class IndexWriter(IndexFile):
 
     def save(self) -> None:
         """Write slots and header, so that the file says what is in it. Raises OSError."""
-        for first, pages in _runs(self._dirty):
-            values = bytes(self._slots[first * _SLOTS_A_PAGE : (first + pages) * _SLOTS_A_PAGE])
-            place = HEADER.size + first * _SLOTS_A_PAGE * _SLOT_SIZE
-            write_fully(self._ops, self._fd, _swapped(values).tobytes(), place)
-        self._dirty.clear()
+        for page, pages in _runs(compress(count(), self._slots.touched())):
+            first = page * SLOTS_A_PAGE
+            stored = self._slots.stored(first, first + pages * SLOTS_A_PAGE)
+            write_fully(self._ops, self._fd, stored, HEADER.size + first * SLOT_SIZE)
+        self._slots.forget_touched()
         write_fully(self._ops, self._fd, HEADER.pack(*self.header), 0)
 
     def cut(self, header: IndexHeader) -> None:
@@ -274,8 +257,7 @@ class IndexWriter(IndexFile):
             key_hash, _, _, previous = newer[number - header.index_count]
             slot = abs(key_hash) % self.shape.slots
             if self._slots[slot] == number:
-                self._slots[slot] = previous if previous < number else _NO_ENTRY
-                self._dirty.add(slot // _SLOTS_A_PAGE)
+                self._slots[slot] = previous if previous < number else NO_ENTRY
         self.header = header
         self._written = header.index_count
 
@@ -294,7 +276,7 @@ class IndexWriter(IndexFile):
         """Give the memory back after the last save(): from now on the file is only read."""
         if not self._is_frozen:
             self._is_frozen = True
-            self._slots = memoryview(b"").cast("i")
+            self._slots = IndexSlots(1)
 
     def close(self) -> None:
         """Give file and memory back."""
@@ -302,25 +284,10 @@ class IndexWriter(IndexFile):
         self.freeze()
 
 
-def _seconds(timestamp: int, begin_timestamp: int) -> int:
-    """What an entry says of a store time, in a file that begins with another."""
-    if begin_timestamp <= 0:
-        return 0
-    return max(0, min((timestamp - begin_timestamp) // 1000, _MAX_INT))
-
-
-def _swapped(data: bytes) -> array[int]:
-    """Big-endian integers as an array of them, or the other way round."""
-    values = array("i", data)
-    if sys.byteorder == "little":
-        values.byteswap()
-    return values
-
-
 def _runs(pages: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Neighbours joined: the first page of each run and how many there are."""
+    """Neighbours among ascending ones joined: the first of each run and how many there are."""
     first = length = 0
-    for page in sorted(pages):
+    for page in pages:
         if length and page == first + length:
             length += 1
             continue

@@ -3,16 +3,20 @@
 Apache hashes the text ``topic#key`` with Java's String.hashCode (IndexFile.indexKeyHashMethod). A
 message sent by any client has a unique key of 32 characters, so this runs once or more for every
 message stored, and is written for speed: the hash is a sum of products, and what neighbouring
-keys have in common, all but their end, is remembered: most are numbered.
+keys have in common, all but their end, is remembered: most are numbered. key_entries() does it for
+many messages in one call, for which there may be compiled code (orbitmq/compiled.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import mul
-from typing import Final
+from typing import Final, TypeAlias
 
+from orbitmq.compiled import compiled
+from orbitmq.store.consume_queue import UNIT
 from orbitmq.wire.ids import java_hash
 from orbitmq.wire.properties import (
     KEY_SEPARATOR,
@@ -34,9 +38,68 @@ _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(_LONGEST, -1, 
 _TAIL_FACTOR: Final = pow(31, _TAIL, 1 << 32)
 _SPACE: Final = KEY_SEPARATOR.encode()
 _END: Final = PAIR_SEPARATOR.encode()
-_UNIQ_MARKER: Final = f"\x02{UNIQ_KEY}\x01".encode()
-_KEYS_MARKER: Final = f"\x02{KEYS}\x01".encode()
-_TAGS_MARKER: Final = f"\x02{TAGS}\x01".encode()
+
+KEY: Final = struct.Struct(">qqi")
+"""A key to be put into the index: the message's physical offset and store time (ms), the hash."""
+
+MessageRun: TypeAlias = tuple[str, int, bytes, Sequence[bytes]]
+"""Messages of a topic, stored in the same ms: topic, time, consume-queue entries, properties."""
+
+KeyKind: TypeAlias = tuple[bytes, str, bytes]
+"""A property with keys: its name between separators, the text that stands between topic and key
+when a key is hashed, and what separates several keys in a value, b"" where there is but one."""
+
+KINDS: Final[tuple[KeyKind, ...]] = (
+    (f"\x02{UNIQ_KEY}\x01".encode(), "#", b""),
+    (f"\x02{KEYS}\x01".encode(), "#", _SPACE),
+    (f"\x02{TAGS}\x01".encode(), f"#{TAG_INDEX}#", b""),
+)
+"""All that a message is found by, in the order of IndexService.buildIndex of 5.5. 4.9 and earlier
+5.x have no entries for tags, and are not disturbed by them."""
+
+
+@compiled
+def key_entries(
+    runs: Iterable[MessageRun], start: int, kinds: Sequence[KeyKind]
+) -> tuple[bytes, int, int]:
+    """The keys of messages as KEYs, in the order of the log, whatever order these are in.
+
+    Messages before physical offset ``start`` are left out. With the keys come the place where the
+    last message ends, ``start`` if there is none, and its store time.
+    """
+    entries: list[bytes] = []
+    pack, end, timestamp, is_ordered = KEY.pack, start, 0, True
+    for topic, stored, units, properties in runs:
+        for (offset, size, _), text in zip(UNIT.iter_unpack(units), properties, strict=True):
+            if offset < start:
+                continue
+            if offset >= end:
+                end, timestamp = offset + size, stored
+            else:
+                is_ordered = False
+            entries += [pack(offset, stored, value) for value in message_hashes(topic, text, kinds)]
+    if not is_ordered:
+        entries.sort(key=_place)
+    return b"".join(entries), end, timestamp
+
+
+def _place(entry: bytes) -> bytes:
+    return entry[:8]
+
+
+def message_hashes(topic: str, properties: bytes, kinds: Sequence[KeyKind] = KINDS) -> list[int]:
+    """The hashes of all a message is found by; ``properties`` are in stored form."""
+    hashes: list[int] = []
+    text = _END + properties + _END  # now a separator stands before each name
+    for marker, between, separator in kinds:
+        if marker in text:
+            value = _value(text, marker)
+            if not separator:
+                if value:
+                    hashes.append(_hash_of(topic, between, value))
+            else:
+                hashes += [_hash_of(topic, between, key) for key in value.split(separator) if key]
+    return hashes
 
 
 def key_hash(topic: str, key: str, index_type: str = "") -> int:
@@ -46,27 +109,6 @@ def key_hash(topic: str, key: str, index_type: str = "") -> int:
     """
     kind = f"{TAG_INDEX}#" if index_type == TAG_INDEX else ""
     return _positive(java_hash(f"{topic}#{kind}{key}") & _MASK)
-
-
-def message_hashes(topic: str, properties: bytes) -> list[int]:
-    """The hashes of all a message is found by, in the order of IndexService.buildIndex of 5.5.
-
-    ``properties`` are in stored form. 4.9 and earlier 5.x have no entries for tags, and are not
-    disturbed by them.
-    """
-    hashes: list[int] = []
-    text = _END + properties + _END  # now a separator stands before each name
-    unique = _value(text, _UNIQ_MARKER)
-    if unique:
-        hashes.append(_hash_of(topic, unique))
-    if _KEYS_MARKER in text:
-        keys = _value(text, _KEYS_MARKER).split(_SPACE)
-        hashes += [_hash_of(topic, key) for key in keys if key]
-    if _TAGS_MARKER in text:
-        tags = _value(text, _TAGS_MARKER)
-        if tags:
-            hashes.append(_tag_hash(topic, tags))
-    return hashes
 
 
 def _value(text: bytes, marker: bytes) -> bytes:
@@ -79,12 +121,18 @@ def _value(text: bytes, marker: bytes) -> bytes:
     return value or (find_property(text, marker[1:-1].decode()) or "").encode()
 
 
-def _hash_of(topic: str, key: bytes) -> int:
+def _hash_of(topic: str, between: str, key: bytes) -> int:
     """As key_hash()."""
     if not _TAIL < len(key) <= _LONGEST or not key.isascii():
-        return key_hash(topic, key.decode("utf-8", "replace"))
-    value = _head_hash(topic, key[:-_TAIL]) + _tail_hash(key[-_TAIL:]) & _MASK
+        return _other_hash(topic, between, key)
+    value = _head_hash(topic, between, key[:-_TAIL]) + _tail_hash(key[-_TAIL:]) & _MASK
     return value if value < _SIGN else _positive(value)
+
+
+@lru_cache(maxsize=4096)
+def _other_hash(topic: str, between: str, key: bytes) -> int:
+    text = topic + between + key.decode("utf-8", "replace")
+    return _positive(java_hash(text) & _MASK)
 
 
 def _positive(value: int) -> int:
@@ -100,19 +148,14 @@ def _hash(data: bytes) -> int:
     return total & _MASK
 
 
-def _start_hash(topic: str, head: bytes) -> int:
-    """What topic and all of a key but its last characters add to the key's hash."""
-    value = _prefix_hash(topic) * _POWERS[_LONGEST - len(head)] + _hash(head)
+def _start_hash(topic: str, between: str, head: bytes) -> int:
+    """What all before a key and all of it but its last characters add to its hash."""
+    value = _prefix_hash(topic + between) * _POWERS[_LONGEST - len(head)] + _hash(head)
     return value * _TAIL_FACTOR & _MASK
 
 
 _prefix_hash: Final[Callable[[str], int]] = lru_cache(maxsize=4096)(
-    lambda topic: java_hash(f"{topic}#") & _MASK
+    lambda prefix: java_hash(prefix) & _MASK
 )
-_head_hash: Final[Callable[[str, bytes], int]] = lru_cache(maxsize=4096)(_start_hash)
+_head_hash: Final[Callable[[str, str, bytes], int]] = lru_cache(maxsize=4096)(_start_hash)
 _tail_hash: Final[Callable[[bytes], int]] = lru_cache(maxsize=1 << 16)(_hash)
-
-
-@lru_cache(maxsize=4096)
-def _tag_hash(topic: str, tag: bytes) -> int:
-    return key_hash(topic, tag.decode("utf-8", "replace"), TAG_INDEX)

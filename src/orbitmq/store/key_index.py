@@ -18,20 +18,15 @@ from threading import Condition, Event, Lock, Thread
 from typing import Final, NamedTuple
 
 from orbitmq.clock import Clock
+from orbitmq.compiled import CORE
 from orbitmq.store.appended import Appended, Written
 from orbitmq.store.checkpoint import Checkpoint, IndexMark
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT
 from orbitmq.store.file_ops import FileOps
-from orbitmq.store.index_file import (
-    IndexEntry,
-    IndexHeader,
-    IndexShape,
-    IndexWriter,
-    Walk,
-)
-from orbitmq.store.index_keys import key_hash, message_hashes
+from orbitmq.store.index_file import IndexHeader, IndexShape, IndexWriter, Walk
+from orbitmq.store.index_keys import KEY, KINDS, MessageRun, key_entries, key_hash
 from orbitmq.store.index_recovery import load_index
 from orbitmq.store.log_walk import records_between
 from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_type
@@ -39,9 +34,10 @@ from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_ty
 logger = logging.getLogger("orbitmq.store")
 
 _BATCH: Final = 64
-_ENTRIES: Final = 2 * _BATCH
-"""Messages read, or entries, in a piece of work, for a few tenths of a millisecond."""
-_MOST_WAITING: Final = 20_000
+"""How many messages read from the log make a piece of work, of a few tenths of a millisecond."""
+_PIECE: Final = 1024 if CORE == "compiled" else 64
+"""At how many messages handed over a piece of work is whole."""
+_MOST_WAITING: Final = 40_000
 _LINGER_SECONDS: Final = 0.02
 _BREATH_SECONDS: Final = 0.0001
 """The least pause between two pieces of work."""
@@ -106,7 +102,7 @@ class KeyIndex:
             logger.info(
                 "the key index is built from physical offset %d to %d", self._position, log.end
             )
-        self._waiting: list[IndexEntry] = []
+        self._waiting = b""  # KEYs that are in no file yet
         self._pending: deque[Written] = deque()
         self._taking: list[Appended] = []
         self._handed = self._taken = 0
@@ -115,6 +111,7 @@ class KeyIndex:
         self._lock = Lock()
         self._progress = Condition()
         self._idle = self._stopping = False
+        self._seekers = 0  # how many wait for what is written to be found
         self._seen_end, self._rested_at = log.end, 0.0
         self._looked_at, self._used = 0.0, 0.0
         self._wake, self._hurry, self._halt = Event(), Event(), Event()
@@ -215,11 +212,16 @@ class KeyIndex:
             far = self._behind and target - self._position > _NEAR_BYTES
             return excused or far or self._position >= target
 
-        if not is_settled():
+        if is_settled():
+            return
+        with self._progress:
+            self._seekers += 1
             self._hurry.set()
             self._wake.set()
-            with self._progress:
-                self._progress.wait_for(is_settled, _SETTLE_SECONDS)
+            self._progress.wait_for(is_settled, _SETTLE_SECONDS)
+            self._seekers -= 1
+            if not self._seekers and not self._stopping:
+                self._hurry.clear()
 
     # The thread
 
@@ -264,15 +266,17 @@ class KeyIndex:
         self._hurry.wait(_LINGER_SECONDS)
 
     def _work(self, *, save: bool) -> None:
-        self._hurry.clear()
         self._drain()
         if self._behind:
             self._catch_up()
-        while self._pending:
-            written = self._pending.popleft()
-            self._taken += written.messages
-            self._taking += written.appended
-        if self._taking:
+        waiting = len(self._pending)
+        while waiting or self._taking:
+            most = self._taken + _PIECE
+            while waiting and self._taken < most:
+                written = self._pending.popleft()
+                waiting -= 1
+                self._taken += written.messages
+                self._taking += written.appended
             self._take(self._taking)  # after an error again: what is in already is passed over
             self._taking = []
         self._save_if_due()
@@ -286,7 +290,7 @@ class KeyIndex:
             end = self._log.end
             unread = self._unread()
             while infos := list(islice(unread, _BATCH)):
-                self._put_records(infos)
+                self._put([self._run_of(info) for info in infos])
                 self._save_if_due()
                 behind = self._log.end - self._position
                 if self._stopping and behind > _FINISH_BYTES:
@@ -301,51 +305,36 @@ class KeyIndex:
     def _unread(self) -> Iterator[RecordInfo]:
         return records_between(self._log, self._reached, lambda: self._log.end)
 
-    def _take(self, runs: Sequence[Appended]) -> None:
-        entries: list[IndexEntry] = []
-        end, timestamp = self._reached, self._timestamp
-        for run in runs:
-            queue, timestamp = run.queue, run.store_timestamp
-            units = UNIT.iter_unpack(run.units)
-            for (offset, size, _), properties in zip(units, run.properties, strict=True):
-                if offset < end:
-                    continue
-                if len(entries) >= _ENTRIES or queue is None:
-                    self._put(entries, offset, timestamp)
-                    entries = []
-                if queue is not None:
-                    for value in message_hashes(queue.topic, properties):
-                        entries.append((value, offset, timestamp))
-                else:
-                    self._put_records(
-                        list(islice(records_between(self._log, offset, lambda: self._log.end), 1))
-                    )
-                end = offset + size
-        self._put(entries, end, timestamp)
+    def _take(self, appended: Sequence[Appended]) -> None:
+        runs: list[MessageRun] = []
+        for run in appended:
+            if run.queue is not None:
+                runs.append((run.queue.topic, run.store_timestamp, run.units, run.properties))
+            else:  # of a transaction: its record has the topic, and says whether it is to be found
+                for offset in run.physical_offsets:
+                    records = records_between(self._log, offset, lambda: self._log.end)
+                    runs += [self._run_of(info) for info in islice(records, 1)]
+        self._put(runs)
 
-    def _put_records(self, infos: Sequence[RecordInfo]) -> None:
-        entries: list[IndexEntry] = []
-        for info in infos:
-            offset = info.physical_offset
-            if transaction_type(info.sys_flag) == TRANSACTION_ROLLBACK or offset == self._known:
-                continue
-            entries += [
-                (value, offset, info.store_timestamp)
-                for value in message_hashes(info.topic, info.properties)
-            ]
-        if infos:
-            last = infos[-1]
-            self._put(entries, last.physical_offset + last.size, last.store_timestamp)
+    def _run_of(self, info: RecordInfo) -> MessageRun:
+        """A record as key_entries() takes it: without its keys, where it is not to be found."""
+        offset = info.physical_offset
+        is_left_out = transaction_type(info.sys_flag) == TRANSACTION_ROLLBACK
+        properties = b"" if is_left_out or offset == self._known else info.properties
+        unit = UNIT.pack(offset, info.size, 0)
+        return info.topic, info.store_timestamp, unit, (properties,)
 
-    def _put(self, entries: list[IndexEntry], position: int, timestamp: int) -> None:
-        """Put entries in; all before ``position`` is in the index then. Raises OSError.
+    def _put(self, runs: Sequence[MessageRun]) -> None:
+        """Put in all that lies behind what is in already. Raises OSError.
 
-        The entries are kept then, for the next _drain().
+        The keys are kept then, for the next _drain().
         """
-        self._waiting += entries
-        self._reached, self._timestamp = max(position, self._reached), timestamp
-        self._drain()
-        self._breathe()
+        keys, end, timestamp = key_entries(runs, self._reached, KINDS)
+        if end > self._reached:
+            self._reached, self._timestamp = end, timestamp
+            self._waiting += keys
+            self._drain()
+            self._breathe()
 
     def _breathe(self) -> None:
         """Leave the interpreter to the thread that stores messages, while it does.
@@ -372,7 +361,7 @@ class KeyIndex:
                 writer = self._create()
             with self._lock:
                 taken = writer.put(self._waiting)
-                del self._waiting[:taken]
+                self._waiting = self._waiting[taken:]
                 writer.flush()
             if writer.is_full:
                 self._save()
@@ -428,7 +417,7 @@ class KeyIndex:
             checkpoint.write()
             last.save()
             last.sync()
-        position = self._waiting[0][1] if self._waiting else self._reached
+        position = KEY.unpack_from(self._waiting)[0] if self._waiting else self._reached
         header = last.header if last is not None else IndexHeader()
         checkpoint.index_mark = IndexMark(
             position,
