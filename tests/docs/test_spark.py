@@ -66,10 +66,10 @@ def test_the_table_of_options_is_complete() -> None:
 
 
 def test_the_table_of_columns_is_complete() -> None:
-    from orbitmq.spark.schema import READ_SCHEMA
+    from orbitmq.spark.schema import ALL_COLUMNS
 
     text = (ROOT / SPARK).read_text()
-    for field in READ_SCHEMA:
+    for field in ALL_COLUMNS:
         assert f"`{field.name}`" in text
 
 

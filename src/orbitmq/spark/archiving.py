@@ -42,7 +42,7 @@ from orbitmq.spark.offsets import (
 from orbitmq.spark.options import TOOLS_GROUP
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.schema import READ_SCHEMA
+from orbitmq.spark.schema import ALL_COLUMNS
 from orbitmq.spark.topic import TopicClient
 
 log = logging.getLogger("orbitmq.spark")
@@ -82,9 +82,9 @@ def archive(
 
     The first run begins at ``starting_offsets``, as the option of ``format("rocketmq")``, every
     other where the last one ended; each ends at what was there when it began. A run that is killed
-    leaves an archive with each message once at most, and the next run goes on there. Rows have the
-    columns that Spark reads, and lie in ``day=...``, the day (UTC) the broker stored them. ``tags``
-    are joined by ``||``. Which cluster is meant, ``settings`` say as for every client.
+    leaves an archive with each message once at most, and the next run goes on there. Rows have all
+    columns that Spark can read, and lie in ``day=...``, the day (UTC) the broker stored them.
+    ``tags`` are joined by ``||``. Which cluster is meant, ``settings`` say as for every client.
 
     Raises:
         ConfigError: a setting may not be.
@@ -132,8 +132,8 @@ def archive(
 
 
 def archive_schema() -> Any:
-    """The Arrow schema of an archive: all columns that Spark reads."""
-    return to_arrow_schema(READ_SCHEMA, timezone="UTC")
+    """The Arrow schema of an archive: all columns that Spark can read."""
+    return to_arrow_schema(ALL_COLUMNS, timezone="UTC")
 
 
 def queue_offsets(manifest: Manifest) -> Offsets:

@@ -36,6 +36,7 @@ READ_NAMES: Final = (
     "maxTasks",
     "idleWaitMs",
     "brokerWaitMs",
+    "includeProperties",
     *ACCESS_OPTIONS,
 )
 
@@ -72,6 +73,9 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     broker_wait_ms: int = BROKER_WAIT_MS
     """brokerWaitMs: how long a task waits for a broker that does not answer, such as one that is
     started again, before it fails. Counted from the last answer."""
+    include_properties: bool = False
+    """includeProperties: whether to read all columns, msgId, offsetMsgId, flag, reconsumeTimes and
+    properties among them, where the query names no schema. Default false: they take time."""
     access: Access = OPEN
     """accessKey, secretKey, securityToken: who signs the requests, for brokers with ACL on.
     useTls (default false), tlsCaFile, tlsCertFile, tlsKeyFile, tlsKeyPassword: how connections are
@@ -109,6 +113,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
         max_tasks=given.get("maxTasks", number(1), _cpus()),
         idle_wait_ms=given.get("idleWaitMs", number(0), 1000),
         broker_wait_ms=given.get("brokerWaitMs", number(0), BROKER_WAIT_MS),
+        include_properties=given.get("includeProperties", boolean, default=False),
         access=given.access(),
     )
 
