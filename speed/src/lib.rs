@@ -5,6 +5,9 @@ use pyo3::prelude::*;
 
 mod frames;
 mod index;
+mod json;
+mod record;
+mod send;
 
 /// Changes whenever a function's arguments or result do: OrbitMQ uses no core of another number.
 const INTERFACE: u32 = 1;
@@ -13,5 +16,6 @@ const INTERFACE: u32 = 1;
 fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     frames::register(module)?;
-    index::register(module)
+    index::register(module)?;
+    send::register(module)
 }

@@ -116,6 +116,16 @@ class CommitLog:
         self.staged_end = position + size
         return size
 
+    @property
+    def room(self) -> tuple[int, int]:
+        """Where the next record begins, and where it must end to be in the same file."""
+        return self.staged_end, self._staging_limit - END_BLANK
+
+    def stage_records(self, records: bytes) -> None:
+        """Stage records that are encoded already, for the places that ``room`` tells."""
+        self._parts.append(records)
+        self.staged_end += len(records)
+
     def stage_batch(
         self,
         common: Draft,
