@@ -215,7 +215,7 @@ class Idempotence:
         topic, broker_name, _ = lane.queue
         access = self._options.access
         reader = RangeReader(topic, TOOLS_GROUP, "*", fail_on_data_loss=False, access=access)
-        span = QueueRange(broker_name, number, lane.address, begin, end)
+        span = QueueRange(topic, broker_name, number, lane.address, begin, end)
         write = self.ids.write.decode()
         for _, data in reader.read([span]):
             for view in decode_records(data):
