@@ -46,12 +46,11 @@ from orbitmq.wire.properties import (
     encode_properties,
     find_property,
 )
-from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, decode_batch
+from orbitmq.wire.record import MULTI_TAGS, Draft
 
 _END: Final = "\x02"
 _UNIQ_KEY_MARK: Final = f"{_END}{UNIQ_KEY}\x01"
 _TAGS_MARK: Final = f"{_END}{TAGS}\x01"
-_TAGS: Final = TAGS.encode()
 _MULTI_TAG: Final = "MULTI_TAG"
 
 
@@ -187,8 +186,8 @@ class Sending:
                 f"the batch to {name} is refused: neither retry topics nor delays go with a "
                 "batch; send its messages one by one"
             )
-        data = bytes(body)
-        items = _batch_items(name, data)
+        if not body:
+            raise _illegal(f"the batch to {name} is empty: put a message into it")
         common = Draft(
             name,
             queue_id,
@@ -202,7 +201,10 @@ class Sending:
             self._store_host,
             request.reconsume_times or 0,
         )
-        placed = self._store.append_batch(common, items, _tags_codes(data, items))
+        try:
+            placed = self._store.append_batch(common, bytes(body))
+        except RecordError as error:
+            raise _illegal(f"the batch to {name} cannot be read: {error}") from error
         return PlacedBatch(
             queue_id,
             placed.queue_offset,
@@ -365,22 +367,6 @@ def _sys_flag(request: SendRequest, topic: TopicConfig) -> int:
     if topic.topic_filter_type == _MULTI_TAG:
         return request.sys_flag | MULTI_TAGS
     return request.sys_flag
-
-
-def _tags_codes(body: bytes, items: list[BatchItem]) -> list[int]:
-    if _TAGS not in body:
-        return [0] * len(items)
-    return [tags_code(find_property(properties, TAGS)) for _, _, properties in items]
-
-
-def _batch_items(topic: str, body: bytes) -> list[BatchItem]:
-    try:
-        items = decode_batch(body)
-    except RecordError as error:
-        raise _illegal(f"the batch to {topic} cannot be read: {error}") from error
-    if not items:
-        raise _illegal(f"the batch to {topic} is empty: put a message into it")
-    return items
 
 
 def _too_many_properties(size: int) -> BrokerError:
