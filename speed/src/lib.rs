@@ -7,7 +7,10 @@ use pyo3::prelude::*;
 mod batch;
 mod frames;
 mod index;
+mod json;
 mod pull;
+mod record;
+mod send;
 
 /// Changes whenever a function's arguments or result do: OrbitMQ uses no core of another number.
 const INTERFACE: u32 = 1;
@@ -33,5 +36,6 @@ fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
     batch::register(module)?;
     frames::register(module)?;
     index::register(module)?;
-    pull::register(module)
+    pull::register(module)?;
+    send::register(module)
 }

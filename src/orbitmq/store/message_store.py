@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from operator import attrgetter
 from pathlib import Path
@@ -34,6 +34,7 @@ from orbitmq.store.opening import StoreParts, open_parts
 from orbitmq.store.pull import GetResult, get_messages
 from orbitmq.store.recovery import OnRecovery
 from orbitmq.store.times import offset_by_timestamp, stored_at
+from orbitmq.wire.plain_sends import Noted, SendRules, encode_sends
 from orbitmq.wire.record import TRANSACTION_PREPARED, Draft
 
 logger = logging.getLogger("orbitmq.store")
@@ -198,6 +199,39 @@ class MessageStore:
         self.staged += 1
         return appended
 
+    def append_plain(
+        self,
+        noted: Sequence[Noted],
+        first: int,
+        rules: SendRules,
+        find_topic: Callable[[str], tuple[int, int] | None],
+    ) -> list[bytes | None]:
+        """As append(), for the plain messages from the ``first`` on; their answers.
+
+        It may be that none is taken: see encode_sends. Raises StoreError, for all of them.
+        """
+        if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
+            self._refuse()
+        now = self._clock.now_ms()
+        position, limit = self._log.room
+        records, answers, runs = encode_sends(
+            noted, first, rules, find_topic, self._find_queue, now, position, limit
+        )
+        if answers:
+            self._log.stage_records(records)
+        for queue, queue_offset, offset, size, units, properties in runs:
+            self._staged.append(Appended(queue_offset, offset, size, now, queue, units, properties))
+            queue.next_offset += len(properties)
+        self.staged += len(answers)
+        return answers
+
+    def _find_queue(self, topic: str, queue_id: int) -> tuple[ConsumeQueue, int]:
+        """A queue, made if need be, and the offset that its next message gets."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._table.get_or_create(topic, queue_id)
+        return queue, queue.next_offset
+
     def append_batch(self, common: Draft, body: bytes) -> Appended:
         """As append(), for the messages in the ``body`` of a batch (wire/record.py).
 
@@ -225,10 +259,7 @@ class MessageStore:
         """The queue that takes a message, if any, and the message's offset in it."""
         if draft.sys_flag & TRANSACTION_PREPARED:
             return None, 0
-        queue = self._queues.get((draft.topic, draft.queue_id))
-        if queue is None:
-            queue = self._table.get_or_create(draft.topic, draft.queue_id)
-        return queue, queue.next_offset
+        return self._find_queue(draft.topic, draft.queue_id)
 
     def _refuse(self) -> None:
         """Raise the StoreError that says why; what belongs together is taken whole."""

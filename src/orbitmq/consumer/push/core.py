@@ -187,10 +187,14 @@ class PushCore(ConsumerCore):
         orderly = self.config.orderly
         if limit is None:
             limit = 2**31 - 1 if orderly else _DEFAULT_MAX_RECONSUME_TIMES
-        self.send_back = SendBack(self.instance, self.group, limit, self.namespace)
+        self.send_back = self.new_send_back(limit)
         self._locks = QueueLocks(self.instance, self.group)
         self._service = ConsumeOrderly(self) if orderly else ConsumeConcurrently(self)
         self.listeners.open()
+
+    def new_send_back(self, max_reconsume_times: int) -> SendBack:
+        """What gives failed messages back."""
+        return SendBack(self.instance, self.group, max_reconsume_times, self.namespace)
 
     def suspend(self) -> None:
         """Pull no more until :meth:`resume`; what is cached is still consumed."""

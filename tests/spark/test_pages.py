@@ -1,0 +1,43 @@
+"""What the pages beside docs/spark.md have readers copy, in the session all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq import EmbeddedBroker, Message, Producer
+from orbitmq.spark import archive
+from tests.docs.snippets import run, snippet
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.spark]
+
+
+@pytest.fixture
+def name_server(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A broker with two topics, and a directory of the test's own to work in."""
+    monkeypatch.chdir(tmp_path)
+    with EmbeddedBroker() as broker:
+        with Producer("pages", name_server=broker.name_server) as producer:
+            for topic in ("flights", "orders"):
+                producer.send(Message(topic, b"one book", tags="UA"))
+        yield broker.name_server
+
+
+def test_an_archive_is_a_table(name_server: str, capfd: pytest.CaptureFixture[str]) -> None:
+    archive("flights", Path.cwd() / "flights-archive", name_server=name_server)
+    code = snippet("docs/spark-archive.md", "spark.read.parquet")
+    run(code.replace('"flights-archive"', f'"{Path.cwd() / "flights-archive"}"'), name_server)
+    assert "|  UA|    1|" in capfd.readouterr().out
+
+
+def test_a_listener(name_server: str) -> None:
+    code = snippet("docs/spark-listeners.md", "process(")
+    checkpoint = f'checkpoint="{Path.cwd() / "mailers"}"'
+    scope = run(code.replace('checkpoint="mailers-checkpoint"', checkpoint), name_server)
+    assert scope["mailing"].query.exception() is None  # type: ignore[attr-defined]
+    assert scope["mailing"].consume_status("orders").consume_ok_tps > 0  # type: ignore[attr-defined]
