@@ -19,12 +19,7 @@ const SLOTS_A_PAGE: usize = 1024;
 pub fn hash(before: u32, text: &[u8]) -> u32 {
     let add = |hash: u32, unit: u32| hash.wrapping_mul(31).wrapping_add(unit);
     if text.is_ascii() {
-        let (fours, rest) = text.as_chunks::<4>();
-        let head = fours.iter().fold(before, |hash, four| {
-            let sum = four.iter().fold(0, |sum, byte| add(sum, u32::from(*byte)));
-            hash.wrapping_mul(31 * 31 * 31 * 31).wrapping_add(sum)
-        });
-        return rest.iter().fold(head, |hash, byte| add(hash, u32::from(*byte)));
+        return text.iter().fold(before, |hash, byte| add(hash, u32::from(*byte)));
     }
     let text = String::from_utf8_lossy(text);
     text.encode_utf16().fold(before, |hash, unit| add(hash, u32::from(unit)))
@@ -97,9 +92,8 @@ fn key_entries<'py>(
     keys.sort_by_key(|key| key.0);
     let mut packed = Vec::with_capacity(keys.len() * KEY);
     for (offset, stored, hash) in keys {
-        packed.extend_from_slice(&offset.to_be_bytes());
-        packed.extend_from_slice(&stored.to_be_bytes());
-        packed.extend_from_slice(&hash.to_be_bytes());
+        packed.extend([offset.to_be_bytes(), stored.to_be_bytes()].as_flattened());
+        packed.extend(hash.to_be_bytes());
     }
     Ok((PyBytes::new(py, &packed), end, timestamp))
 }
@@ -154,10 +148,9 @@ impl IndexSlots {
             }
             let since = timestamp.saturating_sub(begin_timestamp).div_euclid(1000);
             let seconds = if begin_timestamp > 0 { since.clamp(0, i32::MAX.into()) } else { 0 };
-            entries.extend_from_slice(&hash.to_be_bytes());
-            entries.extend_from_slice(&part::<8>(key, 0)?);
-            entries.extend_from_slice(&(seconds as i32).to_be_bytes());
-            entries.extend_from_slice(&previous.to_be_bytes());
+            entries.extend(hash.to_be_bytes());
+            entries.extend(part::<8>(key, 0)?);
+            entries.extend([(seconds as i32).to_be_bytes(), previous.to_be_bytes()].as_flattened());
         }
         Ok((PyBytes::new(py, &entries), used))
     }

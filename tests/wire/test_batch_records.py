@@ -62,7 +62,7 @@ def test_compiled_records_are_those_of_python(
     python, twin = TWINS["encode_body"]
     if twin is None:
         pytest.skip("there is no compiled core")
-    arguments = (body, head, MARKER, most, queue_offset, position, position + room)
+    arguments = (body, head, MARKER, most, (queue_offset, position, position + room))
     assert twin(*arguments) == python(*arguments)
 
 
@@ -86,6 +86,6 @@ def test_what_needs_a_look_is_left_alone(body: bytes, most: int, room: int, whic
     records = BatchRecords(common, 9)
     fine = encode_batch([(1, b"", b"")])
     heads = (1, 2, b"common", b"\x01T")
-    assert code(body, heads, MARKER, most, 5, 100, 100 + room) is None
-    assert code(fine + body, heads, MARKER, most, 5, 100, 100 + room) is None
+    assert code(body, heads, MARKER, most, (5, 100, 100 + room)) is None
+    assert code(fine + body, heads, MARKER, most, (5, 100, 100 + room)) is None
     assert records.encode_body(fine + body, most, 5, 100, 100 + room) is None

@@ -135,7 +135,7 @@ class _Records:
         if self._match is None and self._match_record is None:
             position, _, _ = UNIT.unpack_from(units)
             part = self._log.part(position)
-            taken = part and neighbours(units, part.base, part.end, max_count, max_bytes)
+            taken = part and neighbours(units, (part.base, part.end), (max_count, max_bytes))
             if part and taken:
                 view = part.view
                 places, self.count, self.size = taken
@@ -198,13 +198,15 @@ class _Records:
 
 @compiled
 def neighbours(
-    units: bytes, base: int, limit: int, max_count: int, max_bytes: int
+    units: bytes, within: tuple[int, int], limits: tuple[int, int]
 ) -> tuple[list[slice], int, int] | None:
-    """Where the records of ``units`` lie, from ``base`` on, up to the limits; the first always.
+    """Where the records of ``units`` lie in a part of the log; the first whatever the limits.
 
     Those right behind each other have one slice. With the slices come how many records they are,
-    and of how many bytes. None unless all are between ``base`` and ``limit``.
+    and of how many bytes. ``within`` are where the part begins and ends, None is the result where
+    one lies elsewhere; ``limits`` are the most records and bytes.
     """
+    (base, end_of_part), (max_count, max_bytes) = within, limits
     places: list[slice] = []
     start = end = count = 0
     room = max_bytes
@@ -212,7 +214,7 @@ def neighbours(
         if size > room and count:
             break
         stop = position + size
-        if not base <= position < stop <= limit:
+        if not base <= position < stop <= end_of_part:
             return None
         if position != end or not count:
             if count:

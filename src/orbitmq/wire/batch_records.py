@@ -79,7 +79,7 @@ class BatchRecords:
         """See the function of this name."""
         _, topic = topic_part(self._topic, 0)
         heads = self._magic, self._queue_id, self._common, topic[: -_LENGTH.size]
-        return encode_body(body, heads, _TAGS_MARKER, most, queue_offset, position, limit)
+        return encode_body(body, heads, _TAGS_MARKER, most, (queue_offset, position, limit))
 
     def sizes(self, items: Sequence[BatchItem]) -> list[int]:
         """How many bytes each record takes."""
@@ -126,18 +126,16 @@ def encode_body(
     heads: tuple[int, int, bytes, bytes],
     tags_marker: bytes,
     most: int,
-    queue_offset: int,
-    position: int,
-    limit: int,
+    place: tuple[int, int, int],
 ) -> tuple[bytes, bytes, list[bytes]] | None:
     """The records of a batch's ``body``, their entries in a consume queue, their properties.
 
-    They get queue and physical offsets from these on; ``heads`` are magic, queue id, the common
-    bytes and the topic behind its length. None where a look at each message is due: when one is not
+    ``heads`` are magic, queue id, the common bytes and the topic behind its length; ``place`` are
+    the first one's queue and physical offset, and the limit. None where a look at each message is due: when one is not
     whole, has a body of more than ``most`` bytes or properties that end in NUL, or its record would
-    end behind ``limit``.
+    end behind the limit.
     """
-    magic, queue_id, common, topic = heads
+    (magic, queue_id, common, topic), (queue_offset, position, limit) = heads, place
     pack, pack_unit, crc32 = _packer(len(common)), _UNIT.pack, zlib.crc32
     probe, head, length_at, short = batch_probe, BATCH_HEAD_SIZE, _LENGTH.unpack_from, _LENGTH.size
     tags = tags_marker[1:-1].decode() if tags_marker[1:] in body else ""
