@@ -40,7 +40,7 @@ fn encode_body<'py>(
             break;
         }
         let Some((head, body, length, properties)) = take(&mut body) else { return Ok(None) };
-        let beside = 44 + common.as_bytes().len() + topic.as_bytes().len();
+        let beside = 42 + common.as_bytes().len() + topic.as_bytes().len();
         let Ok(size) = i32::try_from(beside + body.len() + properties.len()) else {
             return Ok(None);
         };

@@ -25,7 +25,8 @@ pub fn frame_at(data: &[u8], at: usize, limit: usize) -> Option<Frame> {
     let header = at + SHORTEST;
     let body = header + u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize;
     let end = at + 4 + length;
-    let is_possible = 4 + length >= SHORTEST && 4 + length <= limit && body <= end && end <= data.len();
+    let is_possible =
+        4 + length >= SHORTEST && 4 + length <= limit && body <= end && end <= data.len();
     is_possible.then_some(Frame { form: head[4], header, body, end })
 }
 
@@ -41,7 +42,8 @@ fn decode_frames<'py>(
     let (commands, mut topic, mut at) = (PyList::empty(py), Arc::from(""), 0);
     while let Some(frame) = frame_at(data, at, limit) {
         let (header, body) = (&data[frame.header..frame.body], &data[frame.body..frame.end]);
-        let send = if frame.form == JSON { send::decode(py, &mut topic, header, body) } else { None };
+        let send =
+            if frame.form == JSON { send::decode(py, &mut topic, header, body) } else { None };
         if let Some(command) = send {
             commands.append(command)?;
         } else {
@@ -49,7 +51,9 @@ fn decode_frames<'py>(
                 Ok(command) => commands.append(command)?,
                 Err(error) => {
                     let wire_error = py.import("orbitmq.errors")?.getattr("WireError")?;
-                    if error.matches(py, wire_error)? { break }
+                    if error.matches(py, wire_error)? {
+                        break;
+                    }
                     return Err(error);
                 }
             }

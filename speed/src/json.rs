@@ -63,7 +63,8 @@ impl<'a> Reader<'a> {
         let mut text = String::with_capacity(rest.len());
         loop {
             let rest = self.text.get(self.at..)?;
-            let plain = rest.bytes().position(|byte| byte == b'"' || byte == b'\\' || byte < b' ')?;
+            let plain =
+                rest.bytes().position(|byte| byte == b'"' || byte == b'\\' || byte < b' ')?;
             text.push_str(&rest[..plain]);
             self.at += plain;
             if self.take(b'"').is_some() {
@@ -85,7 +86,10 @@ impl<'a> Reader<'a> {
                 let digits = self.text.get(self.at..self.at + 4)?;
                 self.at += 4;
                 let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-                is_hex.then(|| u32::from_str_radix(digits, 16).ok()).flatten().and_then(char::from_u32)
+                is_hex
+                    .then(|| u32::from_str_radix(digits, 16).ok())
+                    .flatten()
+                    .and_then(char::from_u32)
             }
             _ => None,
         }
@@ -100,5 +104,9 @@ pub fn number(text: &str) -> Option<i64> {
         [b'1'..=b'9', rest @ ..] => rest.len() < 18 && rest.iter().all(u8::is_ascii_digit),
         _ => false,
     };
-    if is_plain { text.parse().ok() } else { None }
+    if is_plain {
+        text.parse().ok()
+    } else {
+        None
+    }
 }

@@ -32,14 +32,16 @@ impl Record<'_> {
             && is_short(self.topic.len())
             && is_short(self.properties.len());
         let lengths = 2 + if self.topic.len() > LONGEST_V1_TOPIC { 2 } else { 1 };
-        let parts = self.born_host.len() + self.store_host.len() + self.topic.len() + self.properties.len();
+        let parts =
+            self.born_host.len() + self.store_host.len() + self.topic.len() + self.properties.len();
         i32::try_from(72 + parts + lengths + self.body.len()).ok().filter(|_| fits)
     }
 
     /// Puts it behind what is in `data`.
     pub fn write(&self, data: &mut Vec<u8>, size: i32) {
         let is_long = self.topic.len() > LONGEST_V1_TOPIC;
-        let hosts = i32::from(self.born_host.len() == 20) | i32::from(self.store_host.len() == 20) << 1;
+        let hosts =
+            i32::from(self.born_host.len() == 20) | i32::from(self.store_host.len() == 20) << 1;
         data.extend(size.to_be_bytes());
         data.extend(if is_long { MAGIC_V2 } else { MAGIC_V1 }.to_be_bytes());
         data.extend((crc32fast::hash(self.body) & 0x7FFF_FFFF).to_be_bytes());

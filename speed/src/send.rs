@@ -7,8 +7,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use crate::json::{Reader, Value, number};
-use crate::record::{Record, unit};
+use crate::json::{number, Reader, Value};
+use crate::record::{unit, Record};
 
 const ONEWAY: i64 = 2;
 const TRANSACTION_PREPARED: i32 = 4;
@@ -45,7 +45,11 @@ pub struct SendCommand {
 
 #[pymethods]
 impl SendCommand {
-    fn __getattr__<'py>(&self, py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getattr__<'py>(
+        &self,
+        py: Python<'py>,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let decoder = py.import("orbitmq.wire.command")?;
         decoder.call_method1("decode_command", (0, &self.head, &self.body))?.getattr(name)
     }
@@ -53,7 +57,12 @@ impl SendCommand {
 
 /// The command of a JSON header, if it is a send, and everything in it as it usually is. `topic` is
 /// that of the one before, most often the same.
-pub fn decode(py: Python<'_>, topic: &mut Arc<str>, header: &[u8], body: &[u8]) -> Option<SendCommand> {
+pub fn decode(
+    py: Python<'_>,
+    topic: &mut Arc<str>,
+    header: &[u8],
+    body: &[u8],
+) -> Option<SendCommand> {
     if !header.starts_with(b"{\"code\":310,") && !header.starts_with(b"{\"code\":320,") {
         return None;
     }
@@ -135,7 +144,15 @@ struct Properties {
 
 /// See `SendRules` in `orbitmq/wire/plain_sends.py`.
 #[derive(FromPyObject)]
-struct Rules<'a>(Bound<'a, PyBytes>, String, usize, Vec<String>, Bound<'a, PyBytes>, String, String);
+struct Rules<'a>(
+    Bound<'a, PyBytes>,
+    String,
+    usize,
+    Vec<String>,
+    Bound<'a, PyBytes>,
+    String,
+    String,
+);
 
 impl Rules<'_> {
     /// The properties of a plain message; none for those of others.
@@ -159,11 +176,17 @@ impl Rules<'_> {
         let is_special = |rest: &[u8]| self.3.iter().any(|mark| rest.starts_with(mark.as_bytes()));
         let is_plain = !key.is_empty()
             && stored[key.clone()].iter().all(u8::is_ascii_alphanumeric)
-            && !(0..stored.len()).any(|at| stored[at].is_ascii_uppercase() && is_special(&stored[at..]));
+            && !(0..stored.len())
+                .any(|at| stored[at].is_ascii_uppercase() && is_special(&stored[at..]));
         let units = std::str::from_utf8(&stored[tags]).ok()?.encode_utf16();
-        let tags_code = units.fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+        let tags_code =
+            units.fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
         stored.extend(self.1.as_bytes());
-        (is_plain && i16::try_from(stored.len()).is_ok()).then_some(Properties { stored, key, tags_code })
+        (is_plain && i16::try_from(stored.len()).is_ok()).then_some(Properties {
+            stored,
+            key,
+            tags_code,
+        })
     }
 }
 
@@ -234,12 +257,22 @@ fn encode_sends<'py>(
             queue_offset: 0,
             position,
         };
-        let Some(size) = record.size().filter(|size| position + i64::from(*size) <= limit) else { break };
+        let Some(size) = record.size().filter(|size| position + i64::from(*size) <= limit) else {
+            break;
+        };
         let place = match places.get(&(header.topic.clone(), header.queue_id)) {
             Some(place) => *place,
             None => {
-                let (queue, first) = find_queue.call1((&*header.topic, header.queue_id))?.extract()?;
-                runs.push(Run { queue, first, position, size: 0, units: Vec::new(), properties: PyList::empty(py) });
+                let (queue, first) =
+                    find_queue.call1((&*header.topic, header.queue_id))?.extract()?;
+                runs.push(Run {
+                    queue,
+                    first,
+                    position,
+                    size: 0,
+                    units: Vec::new(),
+                    properties: PyList::empty(py),
+                });
                 places.insert((header.topic.clone(), header.queue_id), runs.len() - 1);
                 runs.len() - 1
             }
@@ -281,7 +314,11 @@ fn fill(frame: &mut Vec<u8>, text: &[u8], numbers: [i64; 4], key: &[u8]) -> PyRe
             }
             [b'0', b'1', b'6', b'X', rest @ ..] => {
                 let number = numbers.next().unwrap_or_default();
-                frame.extend((0..16).rev().map(|digit| b"0123456789ABCDEF"[(number >> (4 * digit) & 15) as usize]));
+                frame.extend(
+                    (0..16)
+                        .rev()
+                        .map(|digit| b"0123456789ABCDEF"[(number >> (4 * digit) & 15) as usize]),
+                );
                 rest
             }
             [b'b', rest @ ..] => {

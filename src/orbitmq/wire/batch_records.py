@@ -131,9 +131,9 @@ def encode_body(
     """The records of a batch's ``body``, their entries in a consume queue, their properties.
 
     ``heads`` are magic, queue id, the common bytes and the topic behind its length; ``place`` are
-    the first one's queue and physical offset, and the limit. None where a look at each message is due: when one is not
-    whole, has a body of more than ``most`` bytes or properties that end in NUL, or its record would
-    end behind the limit.
+    the first one's queue and physical offset, and the limit. None where a look at each message is
+    due: when one is not whole, has a body of more than ``most`` bytes or properties that end in
+    NUL, or its record would end behind the limit.
     """
     (magic, queue_id, common, topic), (queue_offset, position, limit) = heads, place
     pack, pack_unit, crc32 = _packer(len(common)), _UNIT.pack, zlib.crc32
