@@ -150,7 +150,9 @@ class Sending:
         properties = decode_properties((request.properties or "").encode())
         properties.pop(POP_CK, None)
         properties.update(self._own_properties)
-        unique_key = properties.setdefault(UNIQ_KEY, create_unique_id())
+        unique_key = properties.get(UNIQ_KEY)
+        if unique_key is None:
+            unique_key = properties[UNIQ_KEY] = create_unique_id()
         draft = Draft(
             request.topic,
             queue_id,

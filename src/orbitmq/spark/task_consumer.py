@@ -294,7 +294,7 @@ class ReadAgain(SendBack):
         address = self._instance.routes.master_address(queue.broker_name)
         if address is None:
             raise ConnectError(f"broker {queue.broker_name} has no master", "")
-        place = Queue(queue.broker_name, queue.queue_id)
+        place = Queue(*queue)
         header = pull_header(queue.topic, self._group, "*", place, message.queue_offset)
         answer = await self._instance.invoke(address, RequestCode.PULL_MESSAGE, header)
         if answer.code not in _PULLED:

@@ -30,6 +30,7 @@ COMPRESS_OVER: Final = 4096
 
 WRITE_NAMES: Final = (
     "nameServer",
+    "profile",
     "topic",
     "group",
     "tags",
@@ -62,7 +63,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to write; each field is the option of that name."""
 
     name_servers: tuple[str, ...]
-    """nameServer: ``host:port`` of the name servers, joined by ``;``."""
+    """nameServer: ``host:port`` of the name servers, joined by ``;``; profile: as for reading."""
     topic: str | None = None
     """topic: where rows go that have no topic of their own."""
     group: str = PRODUCER_GROUP
