@@ -46,9 +46,11 @@ def test_bodies_are_decoded(name_server: str, capfd: pytest.CaptureFixture[str])
         "pages", name_server=name_server, consume_from_where="CONSUME_FROM_FIRST_OFFSET"
     ) as consumer:
         consumer.subscribe("prices-dead")
-        wait_until(
-            lambda: [m.body for m in consumer.poll(timeout=1)] == [b'{"id": "x"}'], timeout=30
-        )
+
+        def arrived() -> bool:
+            return b'{"id": "x"}' in [message.body for message in consumer.poll(timeout=1)]
+
+        wait_until(arrived, timeout=30)
 
 
 def test_a_listener(name_server: str) -> None:
