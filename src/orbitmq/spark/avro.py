@@ -105,7 +105,7 @@ def _parsed(schema: str) -> Any:
         from fastavro.schema import SchemaParseException, UnknownType
     except ImportError as error:
         raise ConfigError(
-            "format", "avro", "install fastavro for it: pip install 'orbitmq[avro]'"
+            "format", "avro", "install fastavro for it: pip install fastavro"
         ) from error
     try:
         return parse_schema(_plain(json.loads(schema)))

@@ -46,10 +46,10 @@ def decode(
 
     * ``json``: Spark's, a StructType or text (``"id bigint NOT NULL, price double"``). What is NOT
       NULL must be in every body.
-    * ``avro``: the Avro schema of a record, JSON as text or a dict. Needs the extra ``avro``.
+    * ``avro``: the Avro schema of a record, JSON as text or a dict. Needs the package fastavro.
     * ``protobuf``: a generated message class, or the path or content of a descriptor file
       (``protoc --include_imports --descriptor_set_out``) with ``message``, the message's full name.
-      Needs the extra ``protobuf``.
+      Needs the package protobuf.
 
     ``options`` are those of Spark's JSON reader, such as ``timestampFormat``.
 

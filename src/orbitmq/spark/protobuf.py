@@ -103,7 +103,7 @@ def _descriptor_pb2() -> Any:
         from google.protobuf import descriptor_pb2
     except ImportError as error:
         raise ConfigError(
-            "format", "protobuf", "install protobuf for it: pip install 'orbitmq[protobuf]'"
+            "format", "protobuf", "install protobuf for it: pip install protobuf"
         ) from error
     return descriptor_pb2
 
