@@ -11,6 +11,7 @@ import pytest
 from orbitmq import EmbeddedBroker, LitePullConsumer, Message, Producer
 from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import ADDRESS, ROOT, snippets
+from tests.spark.quick_java import QUICK_JAVA
 
 SPARK = "docs/spark.md"
 
@@ -29,6 +30,7 @@ def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", program],
             cwd=tmp_path,
+            env=QUICK_JAVA,
             capture_output=True,
             text=True,
             check=False,

@@ -9,7 +9,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from orbitmq.compiled import compiled
 from orbitmq.wire.command import ONEWAY, RemotingCommand
@@ -35,7 +37,9 @@ KEY_MARK: Final = f"{PAIR_SEPARATOR}{UNIQ_KEY}{NAME_SEPARATOR}"
 TAGS_MARK: Final = f"{PAIR_SEPARATOR}{TAGS}{NAME_SEPARATOR}"
 """What stands before a unique key, and before tags."""
 
-_UNIT: Final = struct.Struct(">qiq")  # of a consume queue: physical offset, size, tags code
+_pack_unit: Final = struct.Struct(">qiq").pack  # physical offset, size, tags code
+_packers: Final = tuple(header.pack for header in HEADERS)
+_FIXED: Final = tuple(layout.body for layout in LAYOUTS)
 
 _QueueT = TypeVar("_QueueT")
 
@@ -68,20 +72,15 @@ Then the messages' entries for the queue, and their properties.
 """
 
 
-class _Run(Generic[_QueueT]):
+class _Run(msgspec.Struct, gc=False):
     """A QueueRun in the making."""
 
-    __slots__ = ("first", "position", "properties", "queue", "size", "units")
-
-    def __init__(self, queue: _QueueT, first: int, position: int) -> None:
-        self.queue, self.first, self.position = queue, first, position
-        self.size = 0
-        self.units: list[bytes] = []
-        self.properties: list[bytes] = []
-
-    def finished(self) -> QueueRun[_QueueT]:
-        units = b"".join(self.units)
-        return self.queue, self.first, self.position, self.size, units, self.properties
+    queue: Any
+    first: int
+    position: int
+    size: int
+    units: list[bytes]
+    properties: list[bytes]
 
 
 @compiled
@@ -104,7 +103,7 @@ def encode_sends(
     """
     store_host, suffix, most_body, special, answer, key_mark, tags_mark = rules
     topics: dict[str, tuple[int, int] | None] = {}
-    runs: dict[tuple[str, int], _Run[_QueueT]] = {}
+    runs: dict[tuple[str, int], _Run] = {}
     records: list[bytes | memoryview] = []
     answers: list[bytes | None] = []
     for command, born_host, _ in noted[first:] if first else noted:
@@ -121,7 +120,7 @@ def encode_sends(
         if text[-1] != PAIR_SEPARATOR:  # 4.x clients leave the last one out
             text += PAIR_SEPARATOR
         key = _value(text, key_mark).encode()
-        if not key.isalnum() or [mark for mark in special if mark in text]:  # of ASCII, as bytes
+        if not key.isalnum() or any(map(text.__contains__, special)):  # of ASCII, as bytes
             break
         properties = (text[1:] + suffix).encode()
         length = len(properties)
@@ -129,22 +128,23 @@ def encode_sends(
             break
         hosts = hosts_index(born_host, store_host)
         magic, middle = topic_part(topic, length)
-        size = LAYOUTS[hosts].body + len(body) + len(middle) + length
+        body_length = len(body)
+        size = _FIXED[hosts] + body_length + len(middle) + length
         if position + size > limit:
             break
         run = runs.get((topic, queue_id))
         if run is None:
             queue, queue_offset = find_queue(topic, queue_id)
-            run = runs[topic, queue_id] = _Run(queue, queue_offset, position)
+            run = runs[topic, queue_id] = _Run(queue, queue_offset, position, 0, [], [])
         queue_offset = run.first + len(run.units)
-        fixed = HEADERS[hosts].pack(
+        fixed = _packers[hosts](
             size, magic, zlib.crc32(body) & 0x7FFFFFFF, queue_id, header.flag, queue_offset,
             position, (header.sys_flag | found[1]) & ~HOSTS_V6 | hosts << 4, header.born_timestamp,
-            born_host, store_timestamp, store_host, header.reconsume_times or 0, 0, len(body),
+            born_host, store_timestamp, store_host, header.reconsume_times or 0, 0, body_length,
         )  # fmt: skip
         records += (fixed, body, middle, properties)
         code = tags_code(_value(text, tags_mark)) if tags_mark in text else 0
-        run.units.append(_UNIT.pack(position, size, code))
+        run.units.append(_pack_unit(position, size, code))
         run.properties.append(properties)
         run.size += size
         values = position, queue_id, queue_offset, key, command.opaque
@@ -153,7 +153,11 @@ def encode_sends(
     ended = list(runs.values())
     if len(ended) > 1:
         ended.sort(key=lambda run: run.units[-1])  # which begins with its position
-    return b"".join(records), answers, [run.finished() for run in ended]
+    got: list[QueueRun[Any]] = [
+        (run.queue, run.first, run.position, run.size, b"".join(run.units), run.properties)
+        for run in ended
+    ]
+    return b"".join(records), answers, got
 
 
 def _value(text: str, mark: str) -> str:

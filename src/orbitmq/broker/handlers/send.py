@@ -77,9 +77,7 @@ class SendHandlers:
         first = 0
         while first < len(noted):
             answers = self._send_plain(noted, first)
-            for (command, _, connection), answer in zip(noted[first:], answers, strict=False):
-                if answer is not None:
-                    self._answers.add(connection, command, answer)
+            self._answers.add_all(noted[first : first + len(answers)], answers)
             first += len(answers)
             if first < len(noted):
                 self._send_one(*noted[first])
