@@ -11,8 +11,6 @@ use crate::{part, rows};
 
 const UNIT: usize = 20;
 const KEY: usize = 20;
-const ENTRY: usize = 20;
-const SLOT: usize = 4;
 const SLOTS_A_PAGE: usize = 1024;
 
 /// `String.hashCode` of Java, continued from the hash of the text before.
@@ -133,7 +131,7 @@ impl IndexSlots {
         number: i32,
         begin_timestamp: i64,
     ) -> PyResult<(Bound<'py, PyBytes>, u32)> {
-        let mut entries = Vec::with_capacity(keys.len() / KEY * ENTRY);
+        let mut entries = Vec::with_capacity(keys.len());
         let mut used = 0;
         for (key, number) in rows::<KEY>(keys)?.iter().zip(number..) {
             let timestamp = i64::from_be_bytes(part(key, 8)?);
@@ -156,7 +154,7 @@ impl IndexSlots {
     }
 
     fn load(&mut self, first: usize, stored: &[u8]) -> PyResult<()> {
-        let (values, _) = stored.as_chunks::<SLOT>();
+        let (values, _) = stored.as_chunks::<4>();
         let slots = self.slots.get_mut(first..).and_then(|rest| rest.get_mut(..values.len()));
         for (slot, value) in slots.ok_or_else(outside)?.iter_mut().zip(values) {
             *slot = i32::from_be_bytes(*value);
