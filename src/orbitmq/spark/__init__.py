@@ -28,14 +28,23 @@ from orbitmq.spark.session import local_session
 
 if TYPE_CHECKING:
     from orbitmq.spark.archiving import archive
+    from orbitmq.spark.expectations import check_expectations
     from orbitmq.spark.listeners import process
     from orbitmq.spark.replaying import replay
 
-__all__ = ["archive", "local_session", "process", "provide_java", "replay"]
+__all__ = [
+    "archive",
+    "check_expectations",
+    "local_session",
+    "process",
+    "provide_java",
+    "replay",
+]
 
 # Spark's workers import this package to read and write, and need nothing of these.
 _HOMES: Final = {
     "archive": "orbitmq.spark.archiving",
+    "check_expectations": "orbitmq.spark.expectations",
     "process": "orbitmq.spark.listeners",
     "replay": "orbitmq.spark.replaying",
 }
