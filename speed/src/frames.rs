@@ -1,50 +1,68 @@
-//! Frames of the remoting protocol, cut out of what a read brought.
+//! Frames of the remoting protocol: commands out of what a read brought.
+
+use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList};
+
+use crate::send;
 
 const SHORTEST: usize = 8;
+const JSON: u8 = 0;
 
-/// The whole frames at the front of `data`, and where the first one begins that is not whole, or is
-/// not as it should be: the caller finds out which.
-pub fn cut(data: &[u8], limit: usize) -> (Vec<(u8, usize, usize, usize)>, usize) {
-    let mut frames = Vec::new();
-    let mut at = 0;
-    while let Some(head) = data.get(at..at + SHORTEST) {
-        let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
-        let end = at + 4 + length;
-        let body = at + SHORTEST + u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize;
-        if 4 + length < SHORTEST || 4 + length > limit || end > data.len() || body > end {
-            break;
-        }
-        frames.push((head[4], at + SHORTEST, body, end));
-        at = end;
-    }
-    (frames, at)
+/// Where the parts of a frame are.
+pub struct Frame {
+    pub form: u8,
+    pub header: usize,
+    pub body: usize,
+    pub end: usize,
 }
 
-/// See `cut_frames` in `orbitmq/wire/frames.py`.
+/// The frame that begins at `at`, if it is whole and possible.
+pub fn frame_at(data: &[u8], at: usize, limit: usize) -> Option<Frame> {
+    let head = data.get(at..at.checked_add(SHORTEST)?)?;
+    let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    let header = at + SHORTEST;
+    let body = header + u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize;
+    let end = at + 4 + length;
+    let is_possible =
+        4 + length >= SHORTEST && 4 + length <= limit && body <= end && end <= data.len();
+    is_possible.then_some(Frame { form: head[4], header, body, end })
+}
+
+/// See `decode_frames` in `orbitmq/wire/frames.py`.
 #[pyfunction]
-fn cut_frames<'py>(
+#[pyo3(signature = (data, limit, decode, /))]
+fn decode_frames<'py>(
     py: Python<'py>,
     data: &[u8],
     limit: usize,
+    decode: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyList>, usize)> {
-    let (frames, end) = cut(data, limit);
-    let found = PyList::empty(py);
-    for (form, header, body, end) in frames {
-        found.append(PyTuple::new(
-            py,
-            [
-                form.into_pyobject(py)?.into_any(),
-                PyBytes::new(py, &data[header..body]).into_any(),
-                PyBytes::new(py, &data[body..end]).into_any(),
-            ],
-        )?)?;
+    let (commands, mut topic, mut at) = (PyList::empty(py), Arc::from(""), 0);
+    while let Some(frame) = frame_at(data, at, limit) {
+        let (header, body) = (&data[frame.header..frame.body], &data[frame.body..frame.end]);
+        let send =
+            if frame.form == JSON { send::decode(py, &mut topic, header, body) } else { None };
+        if let Some(command) = send {
+            commands.append(command)?;
+        } else {
+            match decode.call1((frame.form, PyBytes::new(py, header), PyBytes::new(py, body))) {
+                Ok(command) => commands.append(command)?,
+                Err(error) => {
+                    let wire_error = py.import("orbitmq.errors")?.getattr("WireError")?;
+                    if error.matches(py, wire_error)? {
+                        break;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        at = frame.end;
     }
-    Ok((found, end))
+    Ok((commands, at))
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(cut_frames, module)?)
+    module.add_function(wrap_pyfunction!(decode_frames, module)?)
 }

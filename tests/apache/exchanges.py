@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from orbitmq import SendStatus
@@ -32,6 +33,16 @@ class Consumer(Protocol):
     queues: set[Queue]
 
     def check_running(self) -> None: ...
+
+
+# Waiting together
+
+
+def side_by_side(scenarios: Iterable[Callable[[], object]]) -> None:
+    """Runs all at once, in threads: for those that wait more than they work."""
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(scenario) for scenario in scenarios]:
+            done.result()
 
 
 # Sending

@@ -126,7 +126,11 @@ def test_what_a_listener_refuses_comes_again(
             apache, orbit_cluster.name_server, java_topic, "refusing", fail_first=True
         ) as java,
         PythonPushConsumer(
-            apache_cluster.name_server, python_topic, "refusing", fail_first=True
+            apache_cluster.name_server,
+            python_topic,
+            "refusing",
+            fail_first=True,
+            poll_name_server_interval_ms=1_000,
         ) as python,
     ):
         for consumer in (java, python):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.apache.exchanges import (
     check_received,
     offsets_by_queue,
     send_messages,
+    side_by_side,
     wait_received,
 )
 from tests.apache.python_clients import PATIENT, PythonLitePullConsumer, PythonPushConsumer
@@ -143,7 +145,12 @@ def test_a_queue_is_locked_until_its_listener_ends(
         assert offsets == list(range(len(offsets)))
 
 
-def test_a_broker_stops_and_starts_again(cluster: Cluster) -> None:
+def test_a_broker_stops_and_starts_again(clusters: Sequence[Cluster]) -> None:
+    """On all clusters at once: Apache's brokers take their time to stop."""
+    side_by_side(partial(stop_and_start_again, cluster) for cluster in clusters)
+
+
+def stop_and_start_again(cluster: Cluster) -> None:
     server, topic = cluster.name_server, cluster.new_topic("restarted", QUEUES, brokers=2)
     stopping = cluster.brokers[1]
     settings: dict[str, Any] = {

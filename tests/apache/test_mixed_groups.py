@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +16,7 @@ from tests.apache.exchanges import (
     check_received,
     offsets_by_queue,
     send_all,
+    side_by_side,
     wait_received,
     wait_shared,
 )
@@ -157,13 +158,11 @@ def test_who_leaves_or_dies_is_replaced(cluster: Cluster, mode: str) -> None:
 @pytest.mark.slow
 def test_orderly_groups_hand_over(clusters: Sequence[Cluster]) -> None:
     """At the same time on all clusters: brokers keep the locks of the dead for 60 s."""
-    with ThreadPoolExecutor() as pool:
-        for done in [
-            pool.submit(scenario, cluster)
-            for scenario in (orderly_members_die, orderly_members_leave)
-            for cluster in clusters
-        ]:
-            done.result()
+    side_by_side(
+        partial(scenario, cluster)
+        for scenario in (orderly_members_die, orderly_members_leave)
+        for cluster in clusters
+    )
 
 
 def orderly_members_die(cluster: Cluster) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from orbitmq import LitePullConsumer, Message, PushConsumer
 from orbitmq.client.namespace import with_namespace, without_namespace
+from tests.apache.exchanges import side_by_side
 from tests.apache.java_program import JavaProgram, options
 from tests.apache.python_clients import PATIENT, new_producer
 from tests.patience import eventually
@@ -33,14 +35,16 @@ NAMES = [
 ]
 
 
-@pytest.fixture(params=["orbit_cluster", "apache_cluster"])
-def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """Ours and 5.5.0; Java's lite pull consumer of 5.5.0 cannot pull from brokers of 4.9."""
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
+def test_clients_of_both_kinds_share_a_namespace(
+    apache: ApacheRelease, orbit_cluster: Cluster, apache_cluster: Cluster
+) -> None:
+    """On ours and 5.5.0 at once; Java's lite pull consumer of 5.5.0 cannot pull from a 4.9.7."""
+    side_by_side(
+        partial(share_a_namespace, apache, cluster) for cluster in (orbit_cluster, apache_cluster)
+    )
 
 
-def test_clients_of_both_kinds_share_a_namespace(apache: ApacheRelease, cluster: Cluster) -> None:
+def share_a_namespace(apache: ApacheRelease, cluster: Cluster) -> None:
     server = cluster.name_server
     # Made by its name on the wire; clients in the namespace call it by what is behind the %.
     wire_topic = cluster.new_topic(f"{NAMESPACE}%orders", QUEUES)
@@ -70,6 +74,7 @@ def test_clients_of_both_kinds_share_a_namespace(apache: ApacheRelease, cluster:
         name_server=server,
         namespace=NAMESPACE,
         consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        poll_name_server_interval_ms=1_000,
         **PATIENT,
     )
     lite = LitePullConsumer(
@@ -77,6 +82,7 @@ def test_clients_of_both_kinds_share_a_namespace(apache: ApacheRelease, cluster:
         name_server=server,
         namespace=NAMESPACE,
         consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+        poll_name_server_interval_ms=1_000,
         **PATIENT,
     )
     with JavaProgram(apache, "Namespaced", options(values)) as java, push, lite:

@@ -18,9 +18,9 @@ from orbitmq.net.blocking import BlockingConnection
 from orbitmq.spark import sending
 from orbitmq.spark.columns import ColumnDecoder
 from orbitmq.spark.options import read_options
+from orbitmq.spark.planner import StreamPlanner
 from orbitmq.spark.pulling import RangeReader
 from orbitmq.spark.sending import Outgoing, Sender
-from orbitmq.spark.stream_reader import StreamPlanner
 from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.headers import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from orbitmq.wire.ids import create_unique_id
@@ -61,12 +61,12 @@ def planner_of(
     return StreamPlanner(read_options(given | options, streaming=True), clock)
 
 
-def end_of(planner: StreamPlanner, count: int) -> dict[str, Any]:
+def end_of(planner: StreamPlanner, topic: str, count: int) -> dict[str, Any]:
     """The end of a first batch of ``count``. Apache shows messages a little after it acks."""
 
     def reached() -> bool:
-        end.update(planner.latest_offset(EARLIEST, None))
-        return sum(sum(ends.values()) for ends in end["queues"].values()) == count
+        end.update(planner.latest_offset(EARLIEST))
+        return sum(sum(ends.values()) for ends in end["topics"][topic].values()) == count
 
     end: dict[str, Any] = {}
     eventually(reached, f"{count} messages", lambda: end)
@@ -89,14 +89,16 @@ def read(
 def test_ten_thousand_messages_are_sent_and_read_in_batches(apache_cluster: ApacheCluster) -> None:
     topic = apache_cluster.new_topic("spark")
     send(apache_cluster, topic, range(COUNT))
-    planner = planner_of(apache_cluster, topic, group="spark", idleWaitMs="0")
+    planner = planner_of(
+        apache_cluster, topic, group="spark", idleWaitMs="0", maxOffsetsPerTrigger="3000"
+    )
     start = EARLIEST
     seen: list[tuple[int, str, int]] = []
     while len(seen) < COUNT:
-        end = planner.latest_offset(start, 3000)
+        end = planner.latest_offset(start)
         seen += read(planner, topic, start, end)
         start = end
-    assert planner.latest_offset(start, 3000) == start
+    assert planner.latest_offset(start) == start
     assert sorted(number for _, _, number in seen) == list(range(COUNT))
     last: dict[int, tuple[int, int]] = {}
     for queue, _, number in seen:
@@ -107,7 +109,7 @@ def test_ten_thousand_messages_are_sent_and_read_in_batches(apache_cluster: Apac
             last[number % 97] = queue, number
 
     with closing(BlockingConnection(apache_cluster.broker.address)) as connection:
-        for queue_id, offset in start["queues"]["broker-a"].items():
+        for queue_id, offset in start["topics"][topic]["broker-a"].items():
             header = QueryConsumerOffsetRequestHeader(
                 consumer_group="spark", topic=topic, queue_id=int(queue_id)
             )
@@ -119,17 +121,17 @@ def test_the_broker_filters_by_tag(apache_cluster: ApacheCluster) -> None:
     topic = apache_cluster.new_topic("spark")
     send(apache_cluster, topic, range(1000))
     planner = planner_of(apache_cluster, topic)
-    seen = read(planner, topic, EARLIEST, end_of(planner, 1000), "odd || other")
+    seen = read(planner, topic, EARLIEST, end_of(planner, topic, 1000), "odd || other")
     assert sorted(number for _, _, number in seen) == list(range(1, 1000, 2))
 
 
 def test_an_idle_query_is_woken_by_the_broker(apache_cluster: ApacheCluster) -> None:
     topic = apache_cluster.new_topic("spark")
     planner = planner_of(apache_cluster, topic, ManualClock(), idleWaitMs="14000")
-    start = planner.latest_offset(EARLIEST, None)
+    start = planner.latest_offset(EARLIEST)
     later = threading.Timer(0.3, send, [apache_cluster, topic, range(1)])
     later.start()
-    end = planner.latest_offset(start, None)
+    end = planner.latest_offset(start)
     later.join()
     assert [number for _, _, number in read(planner, topic, start, end)] == [0]
     planner.close()
@@ -139,4 +141,4 @@ def test_a_topic_is_made_by_the_first_message(apache_cluster: ApacheCluster) -> 
     topic = f"made-{create_unique_id()}"
     send(apache_cluster, topic, range(100))
     planner = planner_of(apache_cluster, topic)
-    assert len(read(planner, topic, EARLIEST, end_of(planner, 100))) == 100
+    assert len(read(planner, topic, EARLIEST, end_of(planner, topic, 100))) == 100

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +17,7 @@ import pytest
 from orbitmq import EmbeddedBroker, LocalTransactionState, Message, TransactionProducer
 from tests.apache.cluster import ApacheCluster
 from tests.apache.conftest import release_or_skip
+from tests.apache.exchanges import side_by_side
 from tests.apache.jars import NEWEST, OLDEST
 from tests.apache.java_program import JavaProgram, options
 from tests.apache.orbit import OrbitBroker
@@ -25,6 +27,7 @@ from tests.patience import eventually
 
 if TYPE_CHECKING:
     from orbitmq import MessageView
+    from tests.apache.jars import ApacheRelease
 
 pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm-alone")]
 
@@ -140,14 +143,20 @@ def test_java_producers_of_transactions_on_our_broker(version: str) -> None:
             assert keys() == COMMITTED
 
 
-@pytest.mark.parametrize(
-    ("version", "ours_is_killed", "theirs_is_killed"),
-    [(OLDEST, True, False), (NEWEST, False, True)],
-)
-def test_open_transactions_go_on_at_the_broker_that_takes_over(
-    version: str, tmp_path: Path, *, ours_is_killed: bool, theirs_is_killed: bool
+def test_open_transactions_go_on_at_the_broker_that_takes_over(tmp_path: Path) -> None:
+    """With both versions at once, once ours is killed, once Apache's."""
+    old, new = release_or_skip(OLDEST), release_or_skip(NEWEST)
+    side_by_side(
+        [
+            partial(hand_over, old, tmp_path / "old", ours_is_killed=True, theirs_is_killed=False),
+            partial(hand_over, new, tmp_path / "new", ours_is_killed=False, theirs_is_killed=True),
+        ]
+    )
+
+
+def hand_over(
+    release: ApacheRelease, store: Path, *, ours_is_killed: bool, theirs_is_killed: bool
 ) -> None:
-    release, store = release_or_skip(version), tmp_path / "store"
     with OrbitBroker("broker-a", store) as ours:
         create_topic(ours.name_server, ours.address, "orders", 4)
         with Maker(ours.name_server, "orders", ignorant=True) as maker:

@@ -14,6 +14,7 @@ import pytest
 from orbitmq import EmbeddedBroker, LitePullConsumer, Message, Producer
 from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import ROOT, run, snippet, snippets
+from tests.spark.quick_java import QUICK_JAVA
 
 README = "README.md"
 
@@ -123,7 +124,12 @@ def test_the_spark_reader(broker: EmbeddedBroker) -> None:
             producer.send(Message("flights", b"-", tags=carrier))
     code = snippet(README, "local_session").replace("127.0.0.1:9876", broker.name_server)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=180
+        [sys.executable, "-c", code],
+        env=QUICK_JAVA,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
     )
     rows = {line.replace(" ", "") for line in done.stdout.splitlines()}
     assert {"|UA|2|", "|AA|1|"} <= rows, done.stdout + done.stderr

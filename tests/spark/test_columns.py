@@ -25,6 +25,8 @@ FIELDS = [
     pa.field("queueId", pa.int32(), nullable=False),
     pa.field("queueOffset", pa.int64(), nullable=False),
     pa.field("msgId", pa.string(), nullable=False),
+    pa.field("offsetMsgId", pa.string(), nullable=False),
+    pa.field("flag", pa.int32(), nullable=False),
     pa.field("tags", pa.string()),
     pa.field("keys", pa.string()),
     pa.field("body", pa.binary(), nullable=False),
@@ -50,11 +52,12 @@ def record(
     properties: bytes = b"",
     *,
     sys_flag: int = 0,
+    flag: int = 0,
     topic: str = "flights",
     hosts: tuple[bytes, bytes] = (host_bytes("10.1.2.3", 4567), host_bytes("10.0.0.9", 10911)),
 ) -> bytes:
     draft = Draft(
-        topic, 3, body, properties, 0, 0, sys_flag, 1_700_000_000_123, *hosts, reconsume_times=2
+        topic, 3, body, properties, 0, flag, sys_flag, 1_700_000_000_123, *hosts, reconsume_times=2
     )
     return encode_record(draft, offset, 4096 + offset, 1_700_000_000_456)
 
@@ -71,8 +74,10 @@ def records(draw: st.DrawFn) -> bytes:
         if draw(st.integers(0, 5)) == 0 and body:
             body, sys_flag = zlib.compress(body), COMPRESSED
         topic = draw(st.sampled_from(["flights", "t" * 200]))
-        hosts = draw(st.tuples(HOSTS, HOSTS))
-        encoded.append(record(offset, body, stored, sys_flag=sys_flag, topic=topic, hosts=hosts))
+        hosts, flag = draw(st.tuples(HOSTS, HOSTS)), draw(st.integers(-9, 9))
+        encoded.append(
+            record(offset, body, stored, sys_flag=sys_flag, flag=flag, topic=topic, hosts=hosts)
+        )
     return b"".join(encoded)
 
 
@@ -89,6 +94,8 @@ def row_of(view: MessageView) -> dict[str, Any]:
         "queueId": view.queue_id,
         "queueOffset": view.queue_offset,
         "msgId": view.message_id,
+        "offsetMsgId": view.offset_message_id,
+        "flag": view.flag,
         "tags": view.tags,
         "keys": view.keys,
         "body": view.body,
@@ -184,6 +191,20 @@ def test_many_records_are_found_side_by_side(sizes: bytes, odd: int) -> None:
     batch = decode(data, schema)
     assert batch.column("body").to_pylist() == bodies
     assert batch.column("queueOffset").to_pylist() == list(range(len(bodies)))
+
+
+@given(
+    st.lists(st.sampled_from([{}, {"TAGS": "UA"}, {"KEYS": "k", "TAGS": "AA"}, {"NOT_KEYS": "x"},
+                              {"XYZ_KEY": "x"}, {"UNIQ_KEY": "id", "TAGS": "UA"}]), max_size=6),
+    st.integers(1, 40),
+)  # fmt: skip
+def test_columns_of_many_records(properties: list[dict[str, str]], times: int) -> None:
+    """All alike or not, and with names that end as those looked for do."""
+    stored = [encode_properties(pairs) for pairs in properties] * times
+    data = b"".join(record(offset, properties=text) for offset, text in enumerate(stored))
+    assert decode(data).drop_columns(["bornTimestamp", "storeTimestamp"]).to_pylist() == [
+        row_of(view) for view in decode_records(data)
+    ]
 
 
 @pytest.mark.parametrize("size", [0, 80, 119, 121, 1000, 2**31])

@@ -14,7 +14,8 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.schema import READ_SCHEMA, check_read_schema
+from orbitmq.spark.schema import ALL_COLUMNS, READ_SCHEMA, check_read_schema
+from orbitmq.spark.source import RocketMQDataSource
 from orbitmq.spark.write_schema import check_write_schema
 
 TEXT_MAP = MapType(StringType(), StringType())
@@ -25,12 +26,26 @@ def schema(**columns: object) -> StructType:
 
 
 def test_the_columns_are_those_of_the_documentation() -> None:
-    assert READ_SCHEMA.simpleString() == (
-        "struct<topic:string,brokerName:string,queueId:int,queueOffset:bigint,msgId:string,"
-        "tags:string,keys:string,body:binary,bornTimestamp:timestamp,storeTimestamp:timestamp,"
-        "reconsumeTimes:int,properties:map<string,string>>"
+    usual = (
+        "topic:string,brokerName:string,queueId:int,queueOffset:bigint,tags:string,keys:string,"
+        "body:binary,bornTimestamp:timestamp,storeTimestamp:timestamp"
     )
+    dear = (
+        "msgId:string,offsetMsgId:string,flag:int,reconsumeTimes:int,properties:map<string,string>"
+    )
+    assert READ_SCHEMA.simpleString() == f"struct<{usual}>"
+    assert ALL_COLUMNS.simpleString() == f"struct<{usual},{dear}>"
     check_read_schema(READ_SCHEMA)
+    check_read_schema(ALL_COLUMNS)
+
+
+def test_the_dear_columns_are_there_for_those_who_ask() -> None:
+    options = {"nameServer": "127.0.0.1:9876", "topic": "flights"}
+    assert RocketMQDataSource(options).schema() == READ_SCHEMA
+    for value, columns in (("true", ALL_COLUMNS), ("false", READ_SCHEMA)):
+        assert RocketMQDataSource(options | {"includeProperties": value}).schema() == columns
+    with pytest.raises(ConfigError, match="includeProperties='yes' is not allowed: true or false"):
+        RocketMQDataSource(options | {"includeProperties": "yes"}).schema()
 
 
 def test_some_columns_in_any_order_and_case_will_do() -> None:

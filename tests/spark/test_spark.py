@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.net.connection import Connection
-from orbitmq.spark.schema import READ_SCHEMA
+from orbitmq.spark.schema import ALL_COLUMNS, READ_SCHEMA
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.command import RemotingCommand
@@ -57,8 +57,9 @@ def texts(frame: DataFrame) -> list[str]:
 def test_every_column_is_read(read: DataFrameReader, topic: Topic) -> None:
     topic.send("a", "b", tags="UA")
     topic.send("c", key="1")
-    frame = read.load()
-    assert frame.schema == READ_SCHEMA
+    assert read.load().schema == READ_SCHEMA
+    frame = read.option("includeProperties", "true").load()
+    assert frame.schema == ALL_COLUMNS
     rows = frame.orderBy("queueId", "queueOffset").collect()
     views = [view for _, queue in sorted(topic.by_queue().items()) for view in queue]
     for row, view in zip(rows, views, strict=True):
@@ -68,6 +69,8 @@ def test_every_column_is_read(read: DataFrameReader, topic: Topic) -> None:
             "queueId": view.queue_id,
             "queueOffset": view.queue_offset,
             "msgId": view.message_id,
+            "offsetMsgId": view.offset_message_id,
+            "flag": 0,
             "tags": view.tags,
             "keys": None,
             "body": view.body,

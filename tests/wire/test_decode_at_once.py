@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 
 import msgspec
@@ -10,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import orbitmq.broker.handlers.send  # noqa: F401 - says which commands are decoded at once
 from orbitmq.codes import RequestCode
 from orbitmq.errors import HeaderError
 from orbitmq.wire.command import (
@@ -20,6 +20,7 @@ from orbitmq.wire.command import (
     decode_command,
     encode_request,
 )
+from orbitmq.wire.frames import decode_frames
 from orbitmq.wire.headers import (
     PullMessageRequestHeader,
     SendMessageRequestHeader,
@@ -83,11 +84,15 @@ def outcome(decode: Callable[[], object]) -> object:
 
 
 def parts(header: bytes) -> list[object]:
-    """All that can be asked of a command with this JSON header."""
+    """All that can be asked of the command with this JSON header that comes in a frame."""
+    frame = struct.pack(">II", 8 + len(header), len(header)) + header + b"body"
+    commands, end = decode_frames(frame, len(frame), decode_command)
     try:
-        command = decode_command(JSON, header, b"body")
+        command = commands[0] if commands else decode_command(JSON, header, b"body")
     except HeaderError as error:
+        assert end == 0
         return [str(error)]
+    assert end == len(frame)
     return [
         (command.code, command.opaque, command.flag, command.remark, command.language),
         (command.version, command.serialize_type, command.body, command.head.replace(b" ", b"")),

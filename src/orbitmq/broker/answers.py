@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from orbitmq import codes
@@ -25,6 +25,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import refusal
 from orbitmq.store.config import FlushMode
 from orbitmq.wire.command import RemotingCommand, decode_command, encode_response
+from orbitmq.wire.plain_sends import Noted
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -89,6 +90,14 @@ class WriteAnswers:
     def add(self, connection: Connection, request: RemotingCommand, answer: bytes) -> None:
         """Send ``answer`` when what ``request`` staged is stored, or the reason why it is not."""
         self._waiting.append((connection, request, answer))
+
+    def add_all(self, noted: Sequence[Noted], answers: Sequence[bytes | None]) -> None:
+        """As add(), for requests noted with their connection; None is no answer."""
+        self._waiting += [
+            (connection, request, answer)
+            for (request, _, connection), answer in zip(noted, answers, strict=True)
+            if answer is not None
+        ]
 
     def settle(self) -> None:
         """Write what the turn staged, and let its answers go. Nothing is raised."""

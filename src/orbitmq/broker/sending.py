@@ -2,12 +2,13 @@
 
 Knows neither sockets nor header letters. What it appends is staged in the store, and written when
 the tick of the broker ends. Follows SendMessageProcessor, AbstractSendMessageProcessor and
-HookUtils. :meth:`Sending.send` is the broker's hottest code: it looks at a message's properties as
-text, and hands on those that need more.
+HookUtils. Most messages are stored as they come: those of a turn go through
+:meth:`Sending.send_plain` together, the others one by one through :meth:`Sending.send`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -32,6 +33,7 @@ from orbitmq.names import HALF_TOPIC, RETRY_PREFIX, UNSENDABLE_TOPICS
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.bodies import TopicConfig
 from orbitmq.wire.ids import create_unique_id, tags_code
+from orbitmq.wire.plain_sends import Noted, SendRules
 from orbitmq.wire.properties import (
     CLUSTER,
     DELAY,
@@ -46,12 +48,9 @@ from orbitmq.wire.properties import (
     encode_properties,
     find_property,
 )
-from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, decode_batch
+from orbitmq.wire.record import MULTI_TAGS, Draft
 
-_END: Final = "\x02"
-_UNIQ_KEY_MARK: Final = f"{_END}{UNIQ_KEY}\x01"
-_TAGS_MARK: Final = f"{_END}{TAGS}\x01"
-_TAGS: Final = TAGS.encode()
+_SPECIAL: Final = (DELAY, TRANSACTION_PREPARED, "TIMER_DELIVER", POP_CK)
 _MULTI_TAG: Final = "MULTI_TAG"
 
 
@@ -129,100 +128,30 @@ class Sending:
             MSG_REGION: config.region_id,
             TRACE_SWITCH: "true" if config.trace_on else "false",
         }
-        self._suffix = encode_properties(self._own_properties).decode()
+
+    def plain_rules(self, answer: bytes) -> SendRules:
+        """What send_plain() is to go by, from now on; ``answer`` is the text of the answers."""
+        suffix = encode_properties(self._own_properties).decode()
+        return SendRules(self._store_host, suffix, self._max_body, _SPECIAL, answer)
+
+    def send_plain(
+        self, noted: Sequence[Noted], first: int, rules: SendRules
+    ) -> list[bytes | None]:
+        """Stage messages from the ``first`` on that are stored as they come: their answers.
+
+        It ends at one that needs send() or send_batch(). Raises StoreError, for all.
+        """
+        return self._store.append_plain(noted, first, rules, self._find_plain)
 
     def send(self, request: SendRequest, body: bytes | memoryview, born_host: bytes) -> Placed:
-        """Stage one message. Raises BrokerError when it is refused."""
+        """Stage one message, whatever it asks for. Raises BrokerError when it is refused."""
         topic, queue_id = self._place(request, len(body))
-        name = request.topic
-        properties = request.properties or ""
-        if properties and properties[-1] != _END:  # 4.x clients leave the last one out
-            properties += _END
-        text = _END + properties  # now a separator stands before each name
-        if (
-            "DELAY" in text
-            or "TRAN_MSG" in text
-            or "TIMER_DELIVER" in text
-            or "POP_CK" in text
-            or name.startswith(RETRY_PREFIX)
-        ):
-            return self._send_special(request, topic, queue_id, body, born_host)
-        unique_key = _value(text, _UNIQ_KEY_MARK)
-        if not unique_key:
-            unique_key = create_unique_id()
-            properties += f"{UNIQ_KEY}\x01{unique_key}{_END}"
-        stored = (properties + self._suffix).encode()
-        if len(stored) > MAX_PROPERTIES_BYTES:
-            raise _too_many_properties(len(stored))
-        placed = self._store.append(
-            Draft(
-                name,
-                queue_id,
-                body,
-                stored,
-                tags_code(_value(text, _TAGS_MARK)) if _TAGS_MARK in text else 0,
-                request.flag,
-                _sys_flag(request, topic),
-                request.born_timestamp,
-                born_host,
-                self._store_host,
-                request.reconsume_times or 0,
-            )
-        )
-        return Placed(queue_id, placed.queue_offset, placed.physical_offset, unique_key)
-
-    def send_batch(
-        self, request: SendRequest, body: bytes | memoryview, born_host: bytes
-    ) -> PlacedBatch:
-        """Stage the messages of a batch, all or none. Raises BrokerError when it is refused.
-
-        Unlike a single message's, their properties are stored as they are, as Java's broker does
-        (MessageStore.append says when not).
-        """
-        topic, queue_id = self._place(request, len(body))
-        name = request.topic
-        batch_properties = (request.properties or "").encode()
-        if name.startswith(RETRY_PREFIX) or find_property(batch_properties, DELAY):
-            raise _illegal(
-                f"the batch to {name} is refused: neither retry topics nor delays go with a "
-                "batch; send its messages one by one"
-            )
-        data = bytes(body)
-        items = _batch_items(name, data)
-        common = Draft(
-            name,
-            queue_id,
-            b"",
-            b"",
-            0,
-            0,
-            _sys_flag(request, topic),
-            request.born_timestamp,
-            born_host,
-            self._store_host,
-            request.reconsume_times or 0,
-        )
-        placed = self._store.append_batch(common, items, _tags_codes(data, items))
-        return PlacedBatch(
-            queue_id,
-            placed.queue_offset,
-            placed.physical_offsets,
-            find_property(batch_properties, UNIQ_KEY),
-        )
-
-    def _send_special(
-        self,
-        request: SendRequest,
-        topic: TopicConfig,
-        queue_id: int,
-        body: bytes | memoryview,
-        born_host: bytes,
-    ) -> Placed:
-        """Stage a message that is retried, comes later, or is in a transaction."""
         properties = decode_properties((request.properties or "").encode())
         properties.pop(POP_CK, None)
         properties.update(self._own_properties)
-        unique_key = properties.setdefault(UNIQ_KEY, create_unique_id())
+        unique_key = properties.get(UNIQ_KEY)
+        if unique_key is None:
+            unique_key = properties[UNIQ_KEY] = create_unique_id()
         draft = Draft(
             request.topic,
             queue_id,
@@ -264,6 +193,48 @@ class Sending:
             self._deferring.recall_handle(properties),
         )
 
+    def send_batch(
+        self, request: SendRequest, body: bytes | memoryview, born_host: bytes
+    ) -> PlacedBatch:
+        """Stage the messages of a batch, all or none. Raises BrokerError when it is refused.
+
+        Unlike a single message's, their properties are stored as they are, as Java's broker does
+        (MessageStore.append says when not).
+        """
+        topic, queue_id = self._place(request, len(body))
+        name = request.topic
+        batch_properties = (request.properties or "").encode()
+        if name.startswith(RETRY_PREFIX) or find_property(batch_properties, DELAY):
+            raise _illegal(
+                f"the batch to {name} is refused: neither retry topics nor delays go with a "
+                "batch; send its messages one by one"
+            )
+        if not body:
+            raise _illegal(f"the batch to {name} is empty: put a message into it")
+        common = Draft(
+            name,
+            queue_id,
+            b"",
+            b"",
+            0,
+            0,
+            _sys_flag(request, topic),
+            request.born_timestamp,
+            born_host,
+            self._store_host,
+            request.reconsume_times or 0,
+        )
+        try:
+            placed = self._store.append_batch(common, bytes(body))
+        except RecordError as error:
+            raise _illegal(f"the batch to {name} cannot be read: {error}") from error
+        return PlacedBatch(
+            queue_id,
+            placed.queue_offset,
+            placed.physical_offsets,
+            find_property(batch_properties, UNIQ_KEY),
+        )
+
     def _check_half(self, properties: dict[str, str], level: int) -> None:
         """Raise BrokerError for a message whose transaction cannot be begun.
 
@@ -298,6 +269,20 @@ class Sending:
         if not 0 <= queue_id < topic.write_queue_nums:
             queue_id = _other_queue(queue_id, topic)
         return topic, queue_id
+
+    def _find_plain(self, name: str) -> tuple[int, int] | None:
+        """The number of a topic's queues, and its bits in sysFlag, if it takes what comes."""
+        topic = self._topics.get(name)
+        if (
+            topic is None
+            or topic.attributes
+            or not topic.perm & PERM_WRITE
+            or self._is_read_only
+            or name in UNSENDABLE_TOPICS
+            or name.startswith(RETRY_PREFIX)
+        ):
+            return None
+        return topic.write_queue_nums, _filter_bits(topic)
 
     def _admit(self, request: SendRequest) -> TopicConfig:
         """The topic of a message whose topic is unknown, made if it may be, or not to be sent to.
@@ -334,15 +319,6 @@ class Sending:
         )
 
 
-def _value(text: str, mark: str) -> str:
-    """The value behind ``mark`` in properties that begin and end with a separator; "" for none."""
-    at = text.rfind(mark)
-    if at < 0:
-        return ""
-    at += len(mark)
-    return text[at : text.find(_END, at)]
-
-
 def _other_queue(queue_id: int, topic: TopicConfig) -> int:
     """The queue for an id that is not one to write to: any, for a negative one.
 
@@ -362,25 +338,11 @@ def _other_queue(queue_id: int, topic: TopicConfig) -> int:
 
 
 def _sys_flag(request: SendRequest, topic: TopicConfig) -> int:
-    if topic.topic_filter_type == _MULTI_TAG:
-        return request.sys_flag | MULTI_TAGS
-    return request.sys_flag
+    return request.sys_flag | _filter_bits(topic)
 
 
-def _tags_codes(body: bytes, items: list[BatchItem]) -> list[int]:
-    if _TAGS not in body:
-        return [0] * len(items)
-    return [tags_code(find_property(properties, TAGS)) for _, _, properties in items]
-
-
-def _batch_items(topic: str, body: bytes) -> list[BatchItem]:
-    try:
-        items = decode_batch(body)
-    except RecordError as error:
-        raise _illegal(f"the batch to {topic} cannot be read: {error}") from error
-    if not items:
-        raise _illegal(f"the batch to {topic} is empty: put a message into it")
-    return items
+def _filter_bits(topic: TopicConfig) -> int:
+    return MULTI_TAGS if topic.topic_filter_type == _MULTI_TAG else 0
 
 
 def _too_many_properties(size: int) -> BrokerError:

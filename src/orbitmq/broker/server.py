@@ -124,6 +124,7 @@ class BrokerServer:
 
     def _turn_ends(self) -> None:
         broker = self.broker
+        self._sends.carry_out()
         self._answers.settle()
         self._pulls.tick_end()
         broker.saved.save_changes()

@@ -20,8 +20,10 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from orbitmq.client.files import sync_file
+from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.filters.tags import parse_tags
 from orbitmq.names import check_topic
+from orbitmq.spark.admission import limit_ends
 from orbitmq.spark.archive_files import (
     Manifest,
     hidden_part,
@@ -29,20 +31,14 @@ from orbitmq.spark.archive_files import (
     publish,
     write_manifest,
 )
+from orbitmq.spark.boundaries import Resolver, parse_offsets
 from orbitmq.spark.cluster import ClusterSettings, cluster_of
 from orbitmq.spark.columns import ColumnDecoder
-from orbitmq.spark.offsets import (
-    Offsets,
-    Position,
-    begin_at,
-    limit_ends,
-    parse_boundary,
-    resolve,
-)
+from orbitmq.spark.offsets import Offsets, begin_at, flat, nested
 from orbitmq.spark.options import TOOLS_GROUP
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.schema import READ_SCHEMA
+from orbitmq.spark.schema import ALL_COLUMNS
 from orbitmq.spark.topic import TopicClient
 
 log = logging.getLogger("orbitmq.spark")
@@ -82,9 +78,9 @@ def archive(
 
     The first run begins at ``starting_offsets``, as the option of ``format("rocketmq")``, every
     other where the last one ended; each ends at what was there when it began. A run that is killed
-    leaves an archive with each message once at most, and the next run goes on there. Rows have the
-    columns that Spark reads, and lie in ``day=...``, the day (UTC) the broker stored them. ``tags``
-    are joined by ``||``. Which cluster is meant, ``settings`` say as for every client.
+    leaves an archive with each message once at most, and the next run goes on there. Rows have all
+    columns that Spark can read, and lie in ``day=...``, the day (UTC) the broker stored them.
+    ``tags`` are joined by ``||``. Which cluster is meant, ``settings`` say as for every client.
 
     Raises:
         ConfigError: a setting may not be.
@@ -96,9 +92,9 @@ def archive(
     check_topic(topic)
     cluster = cluster_of(settings)
     wanted_tags = parse_tags(tags)
-    boundary = parse_boundary("starting_offsets", starting_offsets)
+    boundary = parse_offsets("starting_offsets", starting_offsets, topic)
     directory = Path(directory)
-    client = TopicClient(cluster.name_servers, cluster.namespace.wrap(topic), cluster.access)
+    client = TopicClient(cluster.name_servers, topic, cluster.access, cluster.namespace.name)
     with opened(directory, topic, tags) as found:
         client.refresh()
         bounds = client.bounds(all_brokers=True)
@@ -107,7 +103,8 @@ def archive(
             new = {queue: bound.first for queue, bound in bounds.items()}
             begins_wanted = new | queue_offsets(manifest)
         else:
-            begins_wanted = resolve("starting_offsets", boundary, bounds)
+            resolver = Resolver(client, SYSTEM_CLOCK.now_ms())
+            begins_wanted = resolver.resolve("starting_offsets", boundary, bounds)
             manifest = _at(manifest, begins_wanted)
             write_manifest(directory, manifest)
         begins, losses = begin_at(begins_wanted, bounds, fail_on_data_loss=fail_on_data_loss)
@@ -119,7 +116,7 @@ def archive(
             manifest,
             client,
             RangeReader(
-                client.topic,
+                cluster.namespace.wrap(topic),
                 TOOLS_GROUP,
                 tags,
                 fail_on_data_loss=fail_on_data_loss,
@@ -132,17 +129,17 @@ def archive(
 
 
 def archive_schema() -> Any:
-    """The Arrow schema of an archive: all columns that Spark reads."""
-    return to_arrow_schema(READ_SCHEMA, timezone="UTC")
+    """The Arrow schema of an archive: all columns that Spark can read."""
+    return to_arrow_schema(ALL_COLUMNS, timezone="UTC")
 
 
 def queue_offsets(manifest: Manifest) -> Offsets:
     """How far the archive goes, by queue."""
-    return Position.from_json({"queues": manifest.queues}).queues
+    return flat({manifest.topic: manifest.queues})
 
 
 def _at(manifest: Manifest, offsets: Offsets) -> Manifest:
-    queues = Position(offsets, {}).to_json()["queues"]
+    queues = nested(offsets).get(manifest.topic, {})
     return msgspec.structs.replace(manifest, queues=queues)
 
 

@@ -15,11 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orbitmq.spark.records import Records, pieces
+from orbitmq.spark.records import Records, hex_strings, pieces
 from orbitmq.wire.compress import COMPRESSED, decompress
 from orbitmq.wire.ids import offset_message_id
 from orbitmq.wire.properties import KEYS, TAGS, UNIQ_KEY
-from orbitmq.wire.record import LAYOUTS
 
 
 class Context(NamedTuple):
@@ -46,20 +45,24 @@ def _queue_offset(records: Records, _: Context) -> Any:
     return pa.array(records.head["queue_offset"].astype(np.int64))
 
 
-def _message_id(records: Records, _: Context) -> Any:
+def _message_id(records: Records, context: Context) -> Any:
     """The producer's unique id, else the offset message id (MessageClientExt.getMsgId)."""
     ids = records.property_column(UNIQ_KEY)
-    if not ids.null_count:
-        return ids
-    found = ids.to_pylist()
-    for row, message_id in enumerate(found):
-        if message_id is None:
-            layout = LAYOUTS[records.head["sys_flag"][row] >> 4 & 3]
-            start = int(records.starts[row])
-            host = records.data[start + layout.store_host : start + layout.reconsume_times]
-            offset = int(records.head["physical_offset"][row])
-            found[row] = offset_message_id(host, offset)
-    return pa.array(found, pa.string())
+    return pc.coalesce(ids, _offset_message_id(records, context)) if ids.null_count else ids
+
+
+def _offset_message_id(records: Records, _: Context) -> Any:
+    """Where the broker stored each message (MessageDecoder.createMessageId)."""
+    parts = records.store_host_and_offset
+    if parts is not None:
+        return hex_strings(parts)
+    offsets = records.head["physical_offset"].tolist()
+    ids = [offset_message_id(*part) for part in zip(records.store_hosts, offsets, strict=True)]
+    return pa.array(ids, pa.string())
+
+
+def _flag(records: Records, _: Context) -> Any:
+    return pa.array(records.head["flag"].astype(np.int32))
 
 
 def _tags(records: Records, _: Context) -> Any:
@@ -101,6 +104,8 @@ _COLUMNS: Final[dict[str, Callable[[Records, Context], Any]]] = {
     "queueid": _queue_id,
     "queueoffset": _queue_offset,
     "msgid": _message_id,
+    "offsetmsgid": _offset_message_id,
+    "flag": _flag,
     "tags": _tags,
     "keys": _keys,
     "body": _body,

@@ -153,8 +153,10 @@ def _with_retries(
         value = settings.get(name)
         if value is not None and name not in ("name_server", "namespace"):
             options[_camel_case(name)] = str(value).lower() if value is True else str(value)
-    retries = reader.options(**options).load()
-    return stream.unionByName(retries.select(*stream.columns))
+    # What came again knows by its properties how often, and from which topic.
+    retries = reader.options(**options, includeProperties="true").load()
+    columns = retries.select(*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS)
+    return stream.unionByName(columns, allowMissingColumns=True)
 
 
 def _camel_case(name: str) -> str:

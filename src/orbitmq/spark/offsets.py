@@ -1,43 +1,45 @@
-"""Where a query stands in a topic, and where its next batch begins and ends: pure functions.
+"""Where a query stands in its topics, and where its next batch begins and ends: pure functions.
 
 A position maps queues to the offset of the next message to read. Spark keeps positions as JSON in
-its checkpoint. Two things beyond plain numbers make resumption exact:
+its checkpoint. Some things beyond plain numbers make resumption exact:
 
 * Spark does not store the initial offset of a Python source and asks for it twice. So the initial
   offset only names what the query was told (``{"initial": "latest"}``); it is resolved once, when
   the first batch is planned, and where the batch begins is written into the batch's *end*.
 * The same place in the end offset, ``since``, tells where a queue that appeared later begins, or
   one whose messages were removed before they could be read.
+* ``seen`` has, for each topic and broker, when the newest message known there was stored. All of a
+  topic that was deleted and made again is newer than that.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from orbitmq.errors import ConfigError, DataLossError, OrbitMQError
-
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
+from orbitmq.errors import DataLossError, OrbitMQError
 
 
 class Queue(NamedTuple):
-    """One queue of the topic."""
+    """One queue of a topic."""
 
+    topic: str
     broker_name: str
     queue_id: int
 
     def __str__(self) -> str:
-        return f"queue {self.queue_id} of {self.broker_name}"
+        return f"{self.topic}, queue {self.queue_id} of {self.broker_name}"
+
+
+class Place(NamedTuple):
+    """A topic on one broker."""
+
+    topic: str
+    broker_name: str
 
 
 Offsets: TypeAlias = dict[Queue, int]
-Boundary: TypeAlias = Literal["earliest", "latest"] | Offsets
-"""What startingOffsets and endingOffsets say. A queue that is not named counts as earliest in
-the one and latest in the other."""
-
-_IN_JSON: Final = {EARLIEST: -2, LATEST: -1}
 
 
 class Bounds(NamedTuple):
@@ -50,96 +52,63 @@ class Bounds(NamedTuple):
 class Position(NamedTuple):
     """An offset of Spark's: where to read on, and where the batch ending here began.
 
-    ``since`` has the queues whose beginning the offset before this one does not tell.
+    ``since`` has the queues whose beginning the offset before this one does not tell, ``seen`` the
+    store time (ms) of the newest message known when the position was taken.
     """
 
     queues: Offsets
     since: Offsets
+    seen: Mapping[Place, int] = {}
 
     def to_json(self) -> dict[str, Any]:
         """The form Spark keeps; equal positions give equal text."""
-        document = {"queues": _nested(self.queues)}
+        document: dict[str, Any] = {"topics": nested(self.queues)}
         if self.since:
-            document["since"] = _nested(self.since)
+            document["since"] = nested(self.since)
+        if self.seen:
+            seen: dict[str, dict[str, int]] = {}
+            document["seen"] = seen
+            for place, stored in sorted(self.seen.items()):
+                seen.setdefault(place.topic, {})[place.broker_name] = stored
         return document
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Position:
+    def from_json(cls, document: Mapping[str, Any], topic: str | None = None) -> Position:
         """A position from Spark; the initial one has no queues.
 
-        Raises OrbitMQError when it is not one of ours.
+        Before several topics could be read, positions named none: those are of ``topic``. Raises
+        OrbitMQError when it is not one of ours.
         """
         if "initial" in document:
             return cls({}, {})
         try:
-            return cls(_flat(document["queues"]), _flat(document.get("since", {})))
+            if "queues" in document and topic is not None:
+                return cls(
+                    flat({topic: document["queues"]}), flat({topic: document.get("since", {})})
+                )
+            return cls(
+                flat(document["topics"]),
+                flat(document.get("since", {})),
+                dict(_places_of(document.get("seen", {}))),
+            )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise OrbitMQError(
-                f"{json.dumps(document)} is not an offset of format rocketmq: the checkpoint "
-                "belongs to another source; use another checkpointLocation"
+                f"{_short(document)} is not an offset of format rocketmq for these topics: the "
+                "checkpoint belongs to another source; use another checkpointLocation"
             ) from error
 
 
-def initial_offset(boundary: Boundary) -> dict[str, Any]:
-    """The offset before a query's first batch, still to be resolved."""
-    return {"initial": boundary if isinstance(boundary, str) else _nested(boundary)}
-
-
-def parse_boundary(name: str, text: str) -> Boundary:
-    """The value of the option ``name``: earliest, latest, or JSON by broker name and queue id.
-
-    In JSON, as with Spark's Kafka source, -2 stands for earliest and -1 for latest. Raises
-    ConfigError for anything else.
-    """
-    match text.strip().lower():
-        case "earliest":
-            return EARLIEST
-        case "latest":
-            return LATEST
-    try:
-        offsets = _flat(json.loads(text))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(
-            name, text, 'earliest, latest, or JSON such as {"broker-a": {"0": 120, "1": 98}}'
-        ) from error
-    if any(offset < -2 for offset in offsets.values()):
-        raise ConfigError(name, text, "an offset is 0 or more, -2 for earliest, -1 for latest")
-    return offsets
-
-
-def resolve(name: str, boundary: Boundary, bounds: Mapping[Queue, Bounds]) -> Offsets:
-    """What ``boundary``, the value of the option ``name``, means for queues with ``bounds``.
-
-    Raises ConfigError for a queue the topic does not have.
-    """
-    named: Offsets = {}
-    if isinstance(boundary, str):
-        default = _IN_JSON[boundary]
-    else:
-        default = _IN_JSON[LATEST if name == "endingOffsets" else EARLIEST]
-        named = boundary
-    for queue in named:
-        if queue not in bounds:
-            known = ", ".join(map(str, sorted(bounds)))
-            raise ConfigError(name, str(queue), f"the topic has {known}")
-    resolved = {}
-    for queue, bound in bounds.items():
-        offset = named.get(queue, default)
-        if offset == _IN_JSON[EARLIEST]:
-            offset = bound.first
-        elif offset == _IN_JSON[LATEST]:
-            offset = bound.end
-        resolved[queue] = offset
-    return resolved
-
-
 def begin_at(
-    wanted: Mapping[Queue, int], bounds: Mapping[Queue, Bounds], *, fail_on_data_loss: bool
+    wanted: Mapping[Queue, int],
+    bounds: Mapping[Queue, Bounds],
+    *,
+    fail_on_data_loss: bool,
+    made_anew: Collection[Place] = (),
 ) -> tuple[Offsets, list[str]]:
     """Where reading can begin for who wants to begin at ``wanted``, and what is lost by it.
 
-    Raises DataLossError when anything is, and ``fail_on_data_loss``. Only queues with known
-    bounds are in the result.
+    Of topics in ``made_anew`` nothing that was wanted is there any more. Raises DataLossError when
+    anything is lost, and ``fail_on_data_loss``. Only queues with known bounds are in the result.
     """
     begins: Offsets = {}
     losses = []
@@ -154,42 +123,66 @@ def begin_at(
         elif offset > bound.end:
             losses.append(f"{queue}: offset {offset} is not there, the queue ends at {bound.end}")
             begins[queue] = bound.first
-    if losses and fail_on_data_loss:
-        raise DataLossError(
-            f"{'; '.join(losses)}. The messages were removed by the broker's retention, or the "
-            "topic was made anew. Set failOnDataLoss=false to read on with what is there"
-        )
+        elif made_anew and offset > bound.first and queue[:2] in made_anew:
+            losses.append(
+                f"{queue}: the topic was deleted and made again, offset {offset} was of the old one"
+            )
+            begins[queue] = bound.first
+    check_loss(losses, fail_on_data_loss=fail_on_data_loss)
     return begins, losses
 
 
-def limit_ends(begins: Mapping[Queue, int], ends: Mapping[Queue, int], limit: int) -> Offsets:
-    """Ends that leave ``limit`` offsets between ``begins`` and them, shared out by backlog."""
-    backlog = {queue: ends[queue] - begin for queue, begin in begins.items()}
-    total = sum(backlog.values())
-    if total <= limit:
-        return dict(ends)
-    shares = {queue: size * limit // total for queue, size in backlog.items()}
-    left = limit - sum(shares.values())
-    by_remainder = sorted(backlog, key=lambda queue: (-(backlog[queue] * limit % total), queue))
-    for queue in by_remainder[:left]:
-        shares[queue] += 1
-    return {queue: begins[queue] + share for queue, share in shares.items()}
+def check_loss(losses: Collection[str], *, fail_on_data_loss: bool) -> None:
+    """Raise DataLossError for ``losses`` where that is what ``fail_on_data_loss`` says."""
+    if not losses or not fail_on_data_loss:
+        return
+    shown = [*losses][:_SHOWN]
+    if len(losses) > _SHOWN:
+        shown.append(f"and {len(losses) - _SHOWN} more")
+    raise DataLossError(
+        f"{'; '.join(shown)}. The messages were removed by the broker's retention, or the "
+        "topic was deleted. Set failOnDataLoss=false to read on with what is there"
+    )
 
 
-def _nested(offsets: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
-    document: dict[str, dict[str, int]] = {}
-    for (broker_name, queue_id), offset in sorted(offsets.items()):
-        document.setdefault(broker_name, {})[str(queue_id)] = offset
+_SHOWN: Final = 5
+
+
+def nested(offsets: Mapping[Queue, int]) -> dict[str, dict[str, dict[str, int]]]:
+    """``offsets`` as JSON has them, by topic, broker name and queue id, sorted."""
+    document: dict[str, dict[str, dict[str, int]]] = {}
+    for (topic, broker_name, queue_id), offset in sorted(offsets.items()):
+        document.setdefault(topic, {}).setdefault(broker_name, {})[str(queue_id)] = offset
     return document
 
 
-def _flat(document: Mapping[str, Mapping[str, int]]) -> Offsets:
+def flat(document: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Offsets:
+    """The offsets of what :func:`nested` makes.
+
+    Raises ValueError, TypeError or AttributeError for anything else.
+    """
     return dict(_queues_of(document))
 
 
-def _queues_of(document: Mapping[str, Mapping[str, int]]) -> Iterable[tuple[Queue, int]]:
-    for broker_name, queues in document.items():
-        for queue_id, offset in queues.items():
-            if type(offset) is not int or int(queue_id) < 0:
-                raise ValueError(f"{queue_id!r}: {offset!r}")
-            yield Queue(broker_name, int(queue_id)), offset
+def _queues_of(
+    document: Mapping[str, Mapping[str, Mapping[str, int]]],
+) -> Iterable[tuple[Queue, int]]:
+    for topic, brokers in document.items():
+        for broker_name, queues in brokers.items():
+            for queue_id, offset in queues.items():
+                if type(offset) is not int or int(queue_id) < 0:
+                    raise ValueError(f"{queue_id!r}: {offset!r}")
+                yield Queue(topic, broker_name, int(queue_id)), offset
+
+
+def _places_of(document: Mapping[str, Mapping[str, int]]) -> Iterable[tuple[Place, int]]:
+    for topic, brokers in document.items():
+        for broker_name, stored in brokers.items():
+            if type(stored) is not int:
+                raise ValueError(f"{broker_name!r}: {stored!r}")
+            yield Place(topic, broker_name), stored
+
+
+def _short(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -17,6 +17,7 @@ from orbitmq.client.config import ClientConfig, make_config
 from orbitmq.errors import ConfigError, IllegalNameError
 from orbitmq.names import check_group, check_topic
 from orbitmq.net.blocking import Access
+from orbitmq.spark.profiles import load_profile
 
 _T = TypeVar("_T")
 
@@ -56,11 +57,15 @@ _INSTEAD: Final = {
 class Given:
     """The options of one ``use``, ``reading`` or ``writing``: none but ``names`` and Spark's own.
 
+    Those of the option ``profile`` are among them, unless they are given otherwise too.
     Raises ConfigError for any other, here or when a value is asked for that may not be.
     """
 
     def __init__(self, options: Mapping[str, str], use: str, names: tuple[str, ...]) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
+        given = {name.lower(): value for name, value in options.items()}
+        if "profile" in given:
+            options = load_profile(given["profile"]) | dict(options)
+        self._options = {name.lower(): value for name, value in options.items()} | given
         known = {name.lower() for name in (*names, *OF_SPARK)}
         for name, value in options.items():
             if name.lower() not in known:
@@ -147,6 +152,14 @@ def topic_name(text: str) -> str:
 def group_name(text: str) -> str:
     """The name of a group."""
     check_group(text)
+    return text
+
+
+def namespace_name(text: str) -> str:
+    """The name of a namespace."""
+    check_topic(text)
+    if "%" in text:
+        raise ValueError("a namespace without %")
     return text
 
 

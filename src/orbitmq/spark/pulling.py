@@ -46,6 +46,7 @@ def pull_header(
     *,
     count: int = 1,
     suspend_ms: int = 0,
+    expression_type: str = "TAG",
 ) -> PullMessageRequestHeader:
     """A pull that brings its own subscription, so the group needs no registered consumer.
 
@@ -62,7 +63,7 @@ def pull_header(
         suspend_timeout_millis=suspend_ms,
         sub_version=0,
         subscription=expression,
-        expression_type="TAG",
+        expression_type=expression_type,
         max_msg_bytes=BYTES_PER_PULL,
         bname=queue.broker_name,
     )
@@ -74,7 +75,7 @@ class _Cursor:
     __slots__ = ("end", "offset", "queue", "stalls")
 
     def __init__(self, item: QueueRange) -> None:
-        self.queue = Queue(item.broker_name, item.queue_id)
+        self.queue = Queue(item.topic, item.broker_name, item.queue_id)
         self.offset = item.begin
         self.end = item.end
         self.stalls = 0
@@ -87,6 +88,7 @@ class _Cursor:
 class RangeReader:
     """Reads ranges of ``topic``: the messages that match ``expression``, pulled as ``group``.
 
+    ``topic`` and ``group`` are named as brokers know them; ``expression_type`` is TAG or SQL92.
     Messages that are gone raise DataLossError, or are logged where ``fail_on_data_loss`` is false.
     """
 
@@ -99,6 +101,7 @@ class RangeReader:
         fail_on_data_loss: bool,
         access: Access = OPEN,
         broker_wait_ms: int = BROKER_WAIT_MS,
+        expression_type: str = "TAG",
     ) -> None:
         self._topic = topic
         self._group = group
@@ -106,6 +109,7 @@ class RangeReader:
         self._fail_on_data_loss = fail_on_data_loss
         self._access = access
         self._broker_wait_ms = broker_wait_ms
+        self._expression_type = expression_type
 
     def read(self, ranges: Iterable[QueueRange]) -> Iterator[tuple[str, bytes | memoryview]]:
         """Broker names and records, in order within each queue, until every range is read.
@@ -156,6 +160,7 @@ class RangeReader:
             cursor.queue,
             cursor.offset,
             count=min(cursor.end - cursor.offset, MESSAGES_PER_PULL),
+            expression_type=self._expression_type,
         )
         return connection.send(RequestCode.PULL_MESSAGE, header)
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.errors import ConfigError
+from orbitmq.spark.boundaries import Resolver
 from orbitmq.spark.columns import ColumnDecoder
-from orbitmq.spark.offsets import begin_at, resolve
+from orbitmq.spark.offsets import begin_at
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.planning import QueuePartition, QueueRange, pack
 from orbitmq.spark.pulling import RangeReader
 from orbitmq.spark.schema import check_read_schema
 from orbitmq.spark.topic import TopicClient
+
+log = logging.getLogger("orbitmq.spark")
 
 BATCH_BYTES: Final = 1024 * 1024
 """Records are decoded and handed to Spark in lots of about this size, some thousand rows: small
@@ -33,7 +39,7 @@ class RocketMQReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; a single empty one when there is nothing to read, as Spark wants one."""
-        tasks: list[InputPartition] = [*pack(self._ranges(), self._options.max_tasks)]
+        tasks: list[InputPartition] = [*pack(self._ranges(), self._options.tasks)]
         return tasks or [QueuePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -42,19 +48,25 @@ class RocketMQReader(DataSourceReader):
 
     def _ranges(self) -> list[QueueRange]:
         options = self._options
-        topic = TopicClient(options.name_servers, options.topic, options.access)
-        topic.refresh()
-        bounds = topic.bounds(all_brokers=True)
-        wanted = resolve("startingOffsets", options.starting_offsets, bounds)
-        begins, _ = begin_at(wanted, bounds, fail_on_data_loss=options.fail_on_data_loss)
-        ends = resolve("endingOffsets", options.ending_offsets, bounds)
+        topics = TopicClient(
+            options.name_servers, options.choice, options.access, options.namespace
+        )
+        bounds = topics.all_bounds(options.broker_wait_ms)
+        resolver = Resolver(
+            topics, SYSTEM_CLOCK.now_ms(), options.group, options.late_start_is_error
+        )
+        wanted = resolver.resolve("startingOffsets", options.starting_offsets, bounds)
+        begins, losses = begin_at(wanted, bounds, fail_on_data_loss=options.fail_on_data_loss)
+        for loss in losses:
+            log.warning("data loss: %s", loss)
+        ends = resolver.resolve("endingOffsets", options.ending_offsets, bounds)
         for queue, end in ends.items():
             if end > bounds[queue].end:
                 raise ConfigError(
                     "endingOffsets", f"{queue}: {end}", f"the queue ends at {bounds[queue].end}"
                 )
         return [
-            QueueRange(*queue, topic.address(queue), begin, ends[queue])
+            QueueRange(*queue, topics.address(queue), begin, ends[queue])
             for queue, begin in begins.items()
         ]
 
@@ -63,17 +75,20 @@ def read_partition(
     partition: InputPartition, schema: StructType, options: ReadOptions
 ) -> Iterator[Any]:
     """Read the ranges of a QueuePartition as Arrow record batches of ``schema``."""
-    decoder = ColumnDecoder(to_arrow_schema(schema, timezone="UTC"), options.topic, options.tags)
-    ranges = RangeReader(
-        options.topic,
-        options.reading_group,
-        options.expression,
-        fail_on_data_loss=options.fail_on_data_loss,
-        access=options.access,
-        broker_wait_ms=options.broker_wait_ms,
-    )
-    for broker_name, data in _in_lots(ranges.read(partition.value)):
-        yield decoder.decode(data, broker_name)
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    for topic, ranges in groupby(sorted(partition.value), key=lambda item: item.topic):
+        decoder = ColumnDecoder(arrow_schema, topic, options.tags)
+        reader = RangeReader(
+            options.wire_topic(topic),
+            options.reading_group,
+            options.expression,
+            fail_on_data_loss=options.fail_on_data_loss,
+            access=options.access,
+            broker_wait_ms=options.broker_wait_ms,
+            expression_type=options.expression_type,
+        )
+        for broker_name, data in _in_lots(reader.read(ranges)):
+            yield decoder.decode(data, broker_name)
 
 
 def _in_lots(

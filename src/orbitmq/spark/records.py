@@ -27,21 +27,32 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 _SIZE = struct.Struct(">I")
 _SIZE_TYPE: Final = np.dtype(">u4")
 _MAGIC_BYTES: Final = MAGIC_V1.to_bytes(4, "big")
-_RECORDS_PER_LANE: Final = 12
-_LEAST_LANES: Final = 100
+_RECORDS_PER_LANE: Final = 20
+_LEAST_LANES: Final = 50
+_MOST_STEPS: Final = 10 * _RECORDS_PER_LANE
 
+_HEX: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
 _SEPARATOR: Final = 1  # between a property's name and value
 _TERMINATOR: Final = 2  # behind the value
-_UNWRITTEN: Final = np.uint8(3)  # a terminator that is not there
+_CODE: Final = np.dtype("=u4")
 
 # The part of a record that lies in one place whatever its hosts; then what follows each host.
 _HEAD: Final = np.dtype(
     {
-        "names": ["magic", "queue_id", "queue_offset", "physical_offset", "sys_flag", "born"],
-        "formats": [">u4", ">i4", ">i8", ">i8", ">i4", ">i8"],
+        "names": [
+            "magic",
+            "queue_id",
+            "flag",
+            "queue_offset",
+            "physical_offset",
+            "sys_flag",
+            "born",
+        ],
+        "formats": [">u4", ">i4", ">i4", ">i8", ">i8", ">i4", ">i8"],
         "offsets": [
             LAYOUTS[0].magic,
             LAYOUTS[0].queue_id,
+            LAYOUTS[0].flag,
             LAYOUTS[0].queue_offset,
             LAYOUTS[0].physical_offset,
             LAYOUTS[0].sys_flag,
@@ -53,6 +64,7 @@ _HEAD: Final = np.dtype(
 _TAIL: Final = np.dtype(
     [("reconsume_times", ">i4"), ("prepared_transaction", ">i8"), ("body_length", ">i4")]
 )
+_ID: Final = np.dtype([("host", "V8"), ("offset", ">i8")])
 _TIMESTAMP: Final = np.dtype(">i8")
 _LENGTH: Final = np.dtype(">i2")
 _STORE_TIMESTAMP: Final = np.array([layout.store_timestamp for layout in LAYOUTS])
@@ -110,6 +122,26 @@ class Records:
         """The fields after the store host."""
         return _gather(self.data, self.starts + _RECONSUME_TIMES[self._layout], _TAIL)
 
+    @property
+    def store_host_and_offset(self) -> Bytes | None:
+        """The 16 bytes each offset message id is made of; None unless all hosts are IPv4."""
+        if not isinstance(self._layout, int):
+            return None
+        hosts = _gather(self.data, self.starts + LAYOUTS[0].store_host, _ID)
+        parts = np.empty(len(self), _ID)
+        parts["host"] = hosts["host"]
+        parts["offset"] = self.head["physical_offset"]
+        return parts.view(np.uint8).reshape(len(self), _ID.itemsize)
+
+    @property
+    def store_hosts(self) -> list[bytes]:
+        """The store host of each record as stored: its address and port."""
+        layouts = np.broadcast_to(self._layout, len(self)).tolist()
+        return [
+            self.data[start + LAYOUTS[layout].store_host : start + LAYOUTS[layout].reconsume_times]
+            for start, layout in zip(self.starts.tolist(), layouts, strict=True)
+        ]
+
     @cached_property
     def body(self) -> Positions:
         """Where each body begins."""
@@ -148,56 +180,67 @@ class Records:
         """The properties pair by pair; None when a stray separator stands in the way."""
         data, bounds = _contents(self.properties)
         begins, ends = bounds[:-1], bounds[1:]
-        marks = np.flatnonzero(data <= _TERMINATOR)
-        kinds = data[marks]
-        if not kinds.all():
-            return None
+        if len(data) < _CODE.itemsize:
+            return None  # too short to compare names in
+        # Two searches for what is rare take less time than one for what is common.
+        separator = np.flatnonzero(data == _SEPARATOR)
+        terminator = np.flatnonzero(data == _TERMINATOR)
+        key = np.empty_like(separator)
         last = ends[ends > begins]
         last = last[data[last - 1] != _TERMINATOR]
         if last.size:
             # Brokers before 5.x leave out the terminator of the last pair: add one, of no width.
-            order = np.argsort(np.concatenate((marks, last)), kind="stable")
-            marks = np.concatenate((marks, last))[order]
-            kinds = np.concatenate((kinds, np.full(last.size, _UNWRITTEN)))[order]
-        separator, terminator = marks[0::2], marks[1::2]
-        if marks.size % 2 or (kinds[0::2] != _SEPARATOR).any() or (kinds[1::2] == _SEPARATOR).any():
+            terminator = np.sort(np.concatenate((terminator, last)))
+        if len(separator) != len(terminator):
             return None
-        key = np.empty_like(separator)
         key[:1] = 0
-        key[1:] = terminator[:-1] + (kinds[1:-1:2] == _TERMINATOR)
+        np.add(terminator[:-1], 1, out=key[1:])
+        if last.size:
+            key[1:] -= np.isin(terminator[:-1], last)
         if not ((separator > key) & (terminator > separator + 1)).all():
             return None  # readers drop pairs without a name or a value
         return Entries(
             _pairs_per_record(terminator, begins, ends), key, separator, separator + 1, terminator
         )
 
+    @cached_property
+    def _codes(self) -> Any:
+        """The last four bytes of each property's name, as one number."""
+        entries = self.entries
+        if entries is None:
+            return np.empty(0, _CODE)
+        data, _ = _contents(self.properties)
+        return _gather(data, np.maximum(entries.key_end - _CODE.itemsize, 0), _CODE)
+
     def property_column(self, name: str) -> Any:
         """The values of the property ``name``, null where a record has none: Arrow strings.
 
-        Names are compared as one integer, so ``name`` must take 4 or 8 bytes.
+        Names are compared four bytes at a time, so ``name`` must take a multiple of that.
         """
-        entries = self.entries
+        entries, count = self.entries, len(self)
         if entries is None:
             return pa.array([pairs.get(name) for pairs in self._decoded_properties], pa.string())
         data, _ = _contents(self.properties)
-        wanted = np.frombuffer(name.encode(), f"u{len(name)}")
-        per_record = entries.per_record
-        lengths = entries.key_end - entries.key
-        if isinstance(per_record, int):
+        wanted = name.encode()
+        named = self._codes == np.frombuffer(wanted[-_CODE.itemsize :], _CODE)
+        if not named.any():
+            return pa.nulls(count, pa.string())
+        place, per_record = int(named.argmax()), entries.per_record
+        if isinstance(per_record, int) and place < per_record:
             # Most often all records of a pull have the same properties in the same order.
-            for place in range(per_record):
-                key = entries.key[place::per_record]
-                if (lengths[place::per_record] == len(name)).all() and (
-                    _gather(data, key, wanted.dtype) == wanted
-                ).all():
-                    value = slice(place, None, per_record)
-                    return _text(pieces(data, entries.value[value], entries.value_end[value]))
-        candidate = np.flatnonzero(lengths == len(name))
-        match = candidate[_gather(data, entries.key[candidate], wanted.dtype) == wanted]
+            rows = slice(place, None, per_record)
+            if (
+                np.count_nonzero(named) == count
+                and named[rows].all()
+                and _has_name(wanted, data, entries, rows).all()
+            ):
+                return _text(pieces(data, entries.value[rows], entries.value_end[rows]))
+        match = np.flatnonzero(named)
+        match = match[_has_name(wanted, data, entries, match)]
         values = pieces(data, entries.value[match], entries.value_end[match])
-        record = np.repeat(np.arange(len(self)), per_record)[match]
+        record = np.repeat(np.arange(count), per_record)[match]
         # Of a repeated name the last counts, as in Java's HashMap.
-        chosen = np.full(len(self), -1, np.int32)
+        chosen = np.full(count, -1, np.int32)
         chosen[record] = np.arange(len(match), dtype=np.int32)
         return _text(values.take(pa.array(chosen, mask=chosen < 0)))
 
@@ -235,7 +278,9 @@ def cut_at(data: bytes, end_offset: int) -> bytes:
 
 def _record_bounds(data: bytes) -> tuple[Positions, Positions]:
     """Where each record begins and ends."""
-    bounds = _walk_side_by_side(data)
+    bounds = _of_one_size(data)
+    if bounds is None:
+        bounds = _walk_side_by_side(data)
     if bounds is None:
         bounds = _walk(data)
     if bounds[-1] != len(data) or (np.diff(bounds) < MIN_RECORD_SIZE).any():
@@ -260,8 +305,18 @@ def _walk(data: bytes) -> Positions:
     return np.frombuffer(bounds, np.int64)
 
 
+def _of_one_size(data: bytes) -> Positions | None:
+    """As :func:`_walk` where all records are as long as the first; None where they are not."""
+    end, size = len(data), int.from_bytes(data[:4], "big")
+    if size < MIN_RECORD_SIZE or end % size:
+        return None
+    bounds = np.arange(0, end + 1, size)
+    sizes = _gather(data, bounds[:-1], _SIZE_TYPE)
+    return bounds if (sizes == size).all() else None
+
+
 def _walk_side_by_side(data: bytes) -> Positions | None:
-    """As :func:`_walk`, twice as fast where there are many records; None where there are not.
+    """As :func:`_walk`, some times as fast where there are many records; None where there are not.
 
     The data is cut into lanes at records found by their magic, and all lanes are walked at the
     same time. Each must end where the next begins: otherwise a magic stood in a body.
@@ -277,19 +332,35 @@ def _walk_side_by_side(data: bytes) -> Positions | None:
             begins.append(begin)
     if len(begins) < _LEAST_LANES // 2:  # other magics, or sizes that differ widely
         return None
-    position = np.array(begins)
-    stop = np.append(position[1:], end)
-    steps = []
-    while position.size:
-        steps.append(position)
-        size = _gather(data, position, _SIZE_TYPE)
-        position = position + size
-        inside = position < stop
-        if (size < MIN_RECORD_SIZE).any() or (position > stop).any():
-            return None
-        position, stop = position[inside], stop[inside]
-    steps.append(np.array([end]))
-    return np.sort(np.concatenate(steps))
+    first = np.array(begins)
+    stop = np.append(first[1:], end)
+    size_at = _windows(data, _SIZE_TYPE)
+    last = len(size_at) - 1
+    steps = [first]
+    for _ in range(_MOST_STEPS):
+        # A lane at its end stays there. One that leads beyond is noticed at the end of it all.
+        size = size_at[np.minimum(steps[-1], last)].view(_SIZE_TYPE)
+        steps.append(np.minimum(steps[-1] + size, stop))
+        if len(steps) > _RECORDS_PER_LANE and (steps[-1] == stop).all():
+            break
+    else:
+        return None
+    lanes = np.stack(steps, axis=1)
+    bounds = np.append(lanes[lanes < stop[:, np.newaxis]], end)
+    sizes = size_at[bounds[:-1]].view(_SIZE_TYPE)
+    return bounds if (np.diff(bounds) == sizes).all() else None
+
+
+def _has_name(
+    name: bytes, data: Bytes, entries: Entries, which: slice | Positions
+) -> npt.NDArray[np.bool_]:
+    """Whether the entries chosen by ``which``, whose names end as ``name`` does, have that name."""
+    end = entries.key_end[which]
+    same: npt.NDArray[np.bool_] = end - entries.key[which] == len(name)
+    for at in range(0, len(name) - _CODE.itemsize, _CODE.itemsize):
+        there = _gather(data, np.maximum(end + (at - len(name)), 0), _CODE)
+        same &= there == np.frombuffer(name[at : at + _CODE.itemsize], _CODE)
+    return same
 
 
 def _pairs_per_record(terminator: Positions, begins: Positions, ends: Positions) -> int | Positions:
@@ -305,14 +376,16 @@ def _pairs_per_record(terminator: Positions, begins: Positions, ends: Positions)
 
 def _gather(data: bytes | Bytes, positions: Positions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """The ``dtype`` that stands at each of ``positions``; each is copied as one piece."""
-    size = dtype.itemsize
-    windows: npt.NDArray[Any] = np.ndarray(
-        max(len(data) - size + 1, 0), f"V{size}", data, strides=(1,)
-    )
     try:
-        return windows[positions].view(dtype)
+        return _windows(data, dtype)[positions].view(dtype)
     except IndexError as error:
         raise RecordError("a record's lengths lead out of the pull answer") from error
+
+
+def _windows(data: bytes | Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """What stands at each position of ``data``, as opaque pieces of the size of ``dtype``."""
+    size = dtype.itemsize
+    return np.ndarray(max(len(data) - size + 1, 0), f"V{size}", data, strides=(1,))
 
 
 def pieces(data: bytes | Bytes, starts: Positions, ends: Positions) -> Any:
@@ -328,6 +401,14 @@ def pieces(data: bytes | Bytes, starts: Positions, ends: Positions) -> Any:
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     joined = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
     return joined.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def hex_strings(rows: Bytes) -> Any:
+    """Each row of bytes in hexadecimal digits, upper case: Arrow strings."""
+    digits = _HEX[rows]
+    offsets = np.arange(0, digits.size * 2 + 1, 2 * rows.shape[1], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(digits))]
+    return pa.Array.from_buffers(pa.string(), len(rows), buffers)
 
 
 def _contents(binary: Any) -> tuple[Bytes, Positions]:

@@ -26,7 +26,7 @@ from orbitmq.spark.archive_files import REPLAYS, Part, QueueOffsets, locked, par
 from orbitmq.spark.archiving import OnProgress
 from orbitmq.spark.cluster import Cluster, ClusterSettings, cluster_of
 from orbitmq.spark.columns import ColumnDecoder
-from orbitmq.spark.offsets import Offsets, Position
+from orbitmq.spark.offsets import Offsets, flat, nested
 from orbitmq.spark.options import TOOLS_GROUP
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
@@ -132,7 +132,7 @@ def replay(
     )
     with locked(file.with_name(file.name + ".lock")):
         state = wanted if restart else _read_state(file, wanted)
-        known = Position.from_json({"queues": manifest.queues}).queues
+        known = [queue[1:] for queue in flat({manifest.topic: manifest.queues})]
         state.sources += [queue for queue in sorted(known) if queue not in state.sources]
         run = _Run(file, state, cluster)
         return run.send(parts(directory, from_day, until_day), on_progress)
@@ -167,7 +167,9 @@ class _Run:
         self._state = state
         self._cluster = cluster
         self._topic = cluster.namespace.wrap(state.topic)
-        self._target = TopicClient(cluster.name_servers, self._topic, cluster.access)
+        self._target = TopicClient(
+            cluster.name_servers, state.topic, cluster.access, cluster.namespace.name
+        )
         self._sent: set[str] = set()
         self._found = 0
         self._places = {queue: chr(place) for place, queue in enumerate(state.sources)}
@@ -224,7 +226,7 @@ class _Run:
     def _already_sent(self, target: QueueOffsets) -> set[str]:
         """The ids of the messages that came to the topic since it ended at ``target``."""
         ends = self._ends()
-        begins = Position.from_json({"queues": target}).queues
+        begins = flat({self._state.topic: target})
         ranges = [
             QueueRange(*queue, self._target.address(queue), begins.get(queue, 0), end)
             for queue, end in ends.items()
@@ -253,7 +255,7 @@ class _Run:
 
     def _write(self) -> None:
         """Write down how far it has come, all sent having arrived."""
-        self._state.target = Position(self._ends(), {}).to_json()["queues"]
+        self._state.target = nested(self._ends()).get(self._state.topic, {})
         replace_file(self._file, msgspec.json.format(msgspec.json.encode(self._state), indent=1))
 
 

@@ -31,12 +31,13 @@ class RocketMQDataSource(DataSource):
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """All columns. With a schema of your own, fewer are read."""
+        """The usual columns, or all. With a schema of your own, those alone are read."""
         from orbitmq.spark.options import read_options
-        from orbitmq.spark.schema import READ_SCHEMA
+        from orbitmq.spark.schema import ALL_COLUMNS, READ_SCHEMA
 
-        read_options(self.options, streaming=None)  # so that load() fails, not the first action
-        return READ_SCHEMA
+        # Read all options, so that load() fails, not the first action.
+        options = read_options(self.options, streaming=None)
+        return ALL_COLUMNS if options.include_properties else READ_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""

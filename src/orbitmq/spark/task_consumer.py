@@ -55,7 +55,7 @@ OPTIONAL_COLUMNS: Final = {
     "reconsumeTimes": 0,
     "properties": (),
 }
-"""What a message has of a column that is not there."""
+"""What a message has of a column that is not there, or null."""
 
 _HELD: Final = 1000
 """More messages are not taken out of Spark's hands while listeners have so many to do."""
@@ -125,13 +125,13 @@ def messages_of(batch: Any) -> list[MessageView]:
 
 def _values(batch: Any, name: str) -> list[Any]:
     index = batch.schema.get_field_index(name)
+    missing = OPTIONAL_COLUMNS.get(name)
     if index < 0:
-        return [OPTIONAL_COLUMNS[name]] * batch.num_rows
+        return [missing] * batch.num_rows
     column = batch.column(index)
     if name.endswith("Timestamp"):
         column = column.cast("int64")
-    values: list[Any] = column.to_pylist()
-    return values
+    return [missing if value is None else value for value in column.to_pylist()]
 
 
 def _properties(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -294,7 +294,7 @@ class ReadAgain(SendBack):
         address = self._instance.routes.master_address(queue.broker_name)
         if address is None:
             raise ConnectError(f"broker {queue.broker_name} has no master", "")
-        place = Queue(queue.broker_name, queue.queue_id)
+        place = Queue(*queue)
         header = pull_header(queue.topic, self._group, "*", place, message.queue_offset)
         answer = await self._instance.invoke(address, RequestCode.PULL_MESSAGE, header)
         if answer.code not in _PULLED:

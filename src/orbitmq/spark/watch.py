@@ -16,8 +16,9 @@ from typing import Final
 from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.errors import NetworkError, WireError
-from orbitmq.net.blocking import OPEN, Access, BlockingConnection
+from orbitmq.net.blocking import BlockingConnection
 from orbitmq.spark.offsets import Queue
+from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.pulling import pull_header
 
 log = logging.getLogger("orbitmq.spark")
@@ -27,15 +28,13 @@ HOLD_MS: Final = 15_000
 
 
 class ArrivalWatch:
-    """Watches the queues of ``topic`` for messages that match ``expression``."""
+    """Watches queues for messages that a query with these ``options`` reads."""
 
-    def __init__(self, topic: str, group: str, expression: str, access: Access = OPEN) -> None:
-        self._topic = topic
-        self._group = group
-        self._expression = expression
-        self._access = access
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
         self._connections: dict[str, BlockingConnection] = {}
         self._held: dict[str, dict[int, Queue]] = {}
+        self._watched: set[Queue] = set()
         self._refused: set[Queue] = set()
 
     def wait(
@@ -62,21 +61,28 @@ class ArrivalWatch:
             connection.close()
         self._connections.clear()
         self._held.clear()
+        self._watched.clear()
 
     def _hold(self, ends: Mapping[Queue, int], addresses: Mapping[Queue, str]) -> None:
         for queue, end in ends.items():
-            address = addresses.get(queue)
-            if address is None or queue in self._refused:
+            if queue in self._watched or queue in self._refused:
                 continue
-            if queue in self._held.get(address, {}).values():
+            address = addresses.get(queue)
+            if address is None:
                 continue
             header = pull_header(
-                self._topic, self._group, self._expression, queue, end, suspend_ms=HOLD_MS
+                self._options.wire_topic(queue.topic),
+                self._options.reading_group,
+                self._options.expression,
+                queue,
+                end,
+                suspend_ms=HOLD_MS,
+                expression_type=self._options.expression_type,
             )
             try:
                 connection = self._connections.get(address)
                 if connection is None:
-                    connection = BlockingConnection(address, access=self._access)
+                    connection = BlockingConnection(address, access=self._options.access)
                     self._connections[address] = connection
                 opaque = connection.send(RequestCode.PULL_MESSAGE, header)
             except NetworkError as error:
@@ -84,12 +90,14 @@ class ArrivalWatch:
                 self._refused.update(other for other in ends if addresses.get(other) == address)
             else:
                 self._held.setdefault(address, {})[opaque] = queue
+                self._watched.add(queue)
 
     def _answered(self, connection: BlockingConnection) -> bool:
         arrived = False
         try:
             for answer in connection.receive_ready():
                 queue = self._held[connection.address].pop(answer.opaque)
+                self._watched.discard(queue)
                 if answer.code in _ARRIVED:
                     arrived = True
                 elif answer.code != codes.PULL_NOT_FOUND:
@@ -104,7 +112,7 @@ class ArrivalWatch:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
-        self._held.pop(address, None)
+        self._watched.difference_update(self._held.pop(address, {}).values())
 
 
 _ARRIVED: Final = {codes.SUCCESS, codes.PULL_RETRY_IMMEDIATELY, codes.PULL_OFFSET_MOVED}

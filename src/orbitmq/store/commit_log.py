@@ -116,18 +116,23 @@ class CommitLog:
         self.staged_end = position + size
         return size
 
+    @property
+    def room(self) -> tuple[int, int]:
+        """Where the next record begins, and where it must end to be in the same file."""
+        return self.staged_end, self._staging_limit - END_BLANK
+
+    def stage_records(self, records: bytes) -> None:
+        """Stage records that are encoded already, for the places that ``room`` tells."""
+        self._parts.append(records)
+        self.staged_end += len(records)
+
     def stage_batch(
-        self,
-        common: Draft,
-        items: Sequence[BatchItem],
-        queue_offsets: Sequence[int],
-        store_timestamp: int,
+        self, records: BatchRecords, items: Sequence[BatchItem], queue_offsets: Sequence[int]
     ) -> tuple[list[int], list[int]]:
         """As stage(), for messages that have all else in common; all are staged, or none.
 
         Returns their physical offsets and their sizes.
         """
-        records = BatchRecords(common, store_timestamp)
         sizes = records.sizes(items)
         self.check_size(max(sizes))
         offsets: list[int] = []

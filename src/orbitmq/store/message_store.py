@@ -20,6 +20,7 @@ from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import DiskFullError, StoreError
 from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.appended import Appended, WriteListener, Written
+from orbitmq.store.batches import stage_batch
 from orbitmq.store.cleaner import Cleaner
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue, QueueUnit
@@ -33,7 +34,8 @@ from orbitmq.store.opening import StoreParts, open_parts
 from orbitmq.store.pull import GetResult, get_messages
 from orbitmq.store.recovery import OnRecovery
 from orbitmq.store.times import offset_by_timestamp, stored_at
-from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft
+from orbitmq.wire.plain_sends import Noted, SendRules, encode_sends
+from orbitmq.wire.record import TRANSACTION_PREPARED, Draft
 
 logger = logging.getLogger("orbitmq.store")
 
@@ -197,26 +199,58 @@ class MessageStore:
         self.staged += 1
         return appended
 
-    def append_batch(
-        self, common: Draft, items: Sequence[BatchItem], tags_codes: Sequence[int]
-    ) -> Appended:
-        """As append(), for messages that have all of ``common`` but flag, body, properties, tags.
+    def append_plain(
+        self,
+        noted: Sequence[Noted],
+        first: int,
+        rules: SendRules,
+        find_topic: Callable[[str], tuple[int, int] | None],
+    ) -> list[bytes | None]:
+        """As append(), for the plain messages from the ``first`` on; their answers.
 
-        All of them are staged or none. There is one at least, and they are not to be delayed.
+        It may be that none is taken: see encode_sends. Raises StoreError, for all of them.
         """
-        items = self._limits.checked(common, items)
+        if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
+            self._refuse()
+        now = self._clock.now_ms()
+        position, limit = self._log.room
+        records, answers, runs = encode_sends(
+            noted, first, rules, find_topic, self._find_queue, now, position, limit
+        )
+        if answers:
+            self._log.stage_records(records)
+        for queue, queue_offset, offset, size, units, properties in runs:
+            self._staged.append(Appended(queue_offset, offset, size, now, queue, units, properties))
+            queue.next_offset += len(properties)
+        self.staged += len(answers)
+        return answers
+
+    def _find_queue(self, topic: str, queue_id: int) -> tuple[ConsumeQueue, int]:
+        """A queue, made if need be, and the offset that its next message gets."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._table.get_or_create(topic, queue_id)
+        return queue, queue.next_offset
+
+    def append_batch(self, common: Draft, body: bytes) -> Appended:
+        """As append(), for the messages in the ``body`` of a batch (wire/record.py).
+
+        They have all of ``common`` but flag, body, properties and tags, are not to be delayed, and
+        all of them are staged or none. Raises RecordError when one is not whole, too.
+        """
         if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
             self._refuse()
         queue, first = self._place(common)
-        number = len(items)
-        queue_offsets = [0] * number if queue is None else range(first, first + number)
         now = self._clock.now_ms()
-        offsets, sizes = self._log.stage_batch(common, items, queue_offsets, now)
+        staged = stage_batch(
+            self._log, self._limits, common, body, first if queue is not None else None, now
+        )
+        appended = Appended(
+            first, staged.offset, staged.size, now, queue, staged.units, staged.properties
+        )
+        number = len(staged.properties)
         if queue is not None:
             queue.next_offset = first + number
-        units = b"".join(map(UNIT.pack, offsets, sizes, tags_codes))
-        properties = [item[2] for item in items]
-        appended = Appended(first, offsets[0], sum(sizes), now, queue, units, properties)
         self._staged.append(appended)
         self.staged += number
         return appended
@@ -225,10 +259,7 @@ class MessageStore:
         """The queue that takes a message, if any, and the message's offset in it."""
         if draft.sys_flag & TRANSACTION_PREPARED:
             return None, 0
-        queue = self._queues.get((draft.topic, draft.queue_id))
-        if queue is None:
-            queue = self._table.get_or_create(draft.topic, draft.queue_id)
-        return queue, queue.next_offset
+        return self._find_queue(draft.topic, draft.queue_id)
 
     def _refuse(self) -> None:
         """Raise the StoreError that says why; what belongs together is taken whole."""

@@ -61,7 +61,8 @@ class RemotingCommand(msgspec.Struct, gc=False):
 
     ``ext`` is the undecoded JSON of ``extFields``; use :meth:`header` for a typed view and
     :attr:`ext_fields` for the raw strings. ``body`` may be a view of the receive buffer made for
-    this frame alone, so it stays valid. ``head`` is the JSON header it was decoded from, if any.
+    this frame alone, so it stays valid. ``head`` is the JSON header it was decoded from, if any;
+    ``typed`` is its typed header, where that was decoded with it.
     """
 
     code: int = 0
@@ -74,6 +75,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
     serialize_type: int = msgspec.field(default=JSON, name="-serializeType")
     body: Any = msgspec.field(default=b"", name="-body")
     head: bytes = msgspec.field(default=b"", name="-head")
+    typed: Any = msgspec.field(default=None, name="-typed")
 
     @property
     def is_response(self) -> bool:
@@ -115,7 +117,6 @@ class _CommandAtOnce(RemotingCommand, kw_only=True):
     """A command whose extFields were decoded with it: they are ``typed``, and not in ``ext``."""
 
     ext: msgspec.Raw = msgspec.field(default=_EMPTY, name="-ext")
-    typed: Any = msgspec.field(default=None, name="-typed")
 
     @property
     def ext_fields(self) -> dict[str, str]:

@@ -11,9 +11,10 @@ its frame boundaries and must be closed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from orbitmq.compiled import compiled
 from orbitmq.errors import FrameError, WireError
 from orbitmq.wire.command import RemotingCommand, decode_command
 
@@ -25,8 +26,6 @@ FIRST_BUFFER: Final = 8 * 1024
 _GROWTH = 4
 """How many times larger a buffer gets that is full."""
 _SHORTEST = 8
-_COPIED = 64 * 1024
-"""Up to so many bytes are copied at once and cut then: bytes are cut faster than views of them."""
 _LENGTHS = struct.Struct(">II")
 """What a frame begins with: its length, then serialize type << 24 + header length."""
 
@@ -116,25 +115,11 @@ class FrameDecoder:
         """Decode the whole frames in this part of the buffer; where the next one begins."""
         if self.error is not None:
             raise self.error
-        size, limit = end - begin, self._limit
-        view = self._view[begin:end]
-        data = bytes(view) if size <= _COPIED else view
-        at = 0
-        while size - at >= _SHORTEST:
-            length, mark = _LENGTHS.unpack_from(data, at)
-            if not _SHORTEST <= length + 4 <= limit:
-                raise _impossible_length(length + 4, limit)
-            frame_end = at + 4 + length
-            if frame_end > size:
-                break
-            body_start = at + 8 + (mark & 0xFFFFFF)
-            if body_start > frame_end:
-                raise _header_too_long(4 + length, mark)
-            header, body = data[at + 8 : body_start], data[body_start:frame_end]
-            if not isinstance(header, bytes):
-                header, body = bytes(header), bytes(body)
-            commands.append(decode_command(mark >> 24, header, body))
-            at = frame_end
+        data = bytes(self._view[begin:end])
+        found, at = decode_frames(data, self._limit, decode_command)
+        commands += found
+        if len(data) - at >= _SHORTEST:
+            _check_frame(data[at:], self._limit)
         return begin + at
 
     def _continue(self, frame: bytearray, end: int, commands: list[RemotingCommand]) -> int:
@@ -176,6 +161,38 @@ class FrameDecoder:
         self.error = error
         self._frame, self.unfinished = None, 0
         self._end = self._needed = 0
+
+
+@compiled
+def decode_frames(
+    data: bytes, limit: int, decode: Callable[[int, bytes, bytes], RemotingCommand]
+) -> tuple[list[RemotingCommand], int]:
+    """The commands of the whole frames that ``data`` begins with, each made by ``decode``.
+
+    And where the first frame begins that is not whole, impossible, or raises WireError.
+    """
+    commands: list[RemotingCommand] = []
+    size, at = len(data), 0
+    while size - at >= _SHORTEST:
+        length, mark = _LENGTHS.unpack_from(data, at)
+        body, end = at + _SHORTEST + (mark & 0xFFFFFF), at + 4 + length
+        if not _SHORTEST <= 4 + length <= limit or not body <= end <= size:
+            break
+        try:
+            commands.append(decode(mark >> 24, data[at + _SHORTEST : body], data[body:end]))
+        except WireError:
+            break
+        at = end
+    return commands, at
+
+
+def _check_frame(data: bytes, limit: int) -> None:
+    """Raise the WireError for what makes the frame at the front of ``data`` impossible, if any."""
+    length: int = _LENGTHS.unpack_from(data)[0]
+    if not _SHORTEST <= 4 + length <= limit:
+        raise _impossible_length(4 + length, limit)
+    if 4 + length <= len(data):
+        _decode_whole(memoryview(data)[: 4 + length])
 
 
 def _decode_whole(frame: memoryview) -> RemotingCommand:

@@ -11,7 +11,8 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from orbitmq.wire.command import Header
+from orbitmq.codes import RequestCode
+from orbitmq.wire.command import Header, decode_at_once
 
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 """Java's int."""
@@ -73,6 +74,11 @@ class SendMessageRequestHeaderV2(
     max_reconsume_times: Int | None = None
     batch: bool | None = None
     bname: str | None = None
+
+
+decode_at_once(RequestCode.SEND_MESSAGE, SendMessageRequestHeader)
+decode_at_once(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2)
+decode_at_once(RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2)
 
 
 class SendMessageResponseHeader(Header):

@@ -24,9 +24,12 @@ from orbitmq.wire.ids import host_bytes, tags_code
 from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, TAGS, find_property
 
 __all__ = [
+    "BATCH_HEAD_SIZE",
     "BLANK_MAGIC",
     "BORN_HOST_V6",
     "COMPRESSED",
+    "HEADERS",
+    "HOSTS_V6",
     "INNER_BATCH",
     "LAYOUTS",
     "MAGIC_V1",
@@ -48,6 +51,7 @@ __all__ = [
     "RecordInfo",
     "RecordLayout",
     "RecordParts",
+    "batch_probe",
     "check_record",
     "decode_batch",
     "encode_batch",
@@ -76,7 +80,8 @@ STORE_HOST_V6: Final = 0x20
 NEED_UNWRAP: Final = 0x40
 INNER_BATCH: Final = 0x80
 
-_HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+"""The bits of sysFlag that tell the layout."""
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -134,9 +139,10 @@ RECORD_HEADER: Final = LAYOUTS[0]
 MIN_RECORD_SIZE: Final = RECORD_HEADER.body + 1 + 2
 """The size of a record without body, topic and properties."""
 
-_HEADERS: Final = (_header(8, 8), _header(20, 8), _header(8, 20), _header(20, 20))
+HEADERS: Final = (_header(8, 8), _header(20, 8), _header(8, 20), _header(20, 20))
+"""The fixed parts, to be picked as LAYOUTS are."""
 _HOST_SIZES: Final = {8: 0, 20: 1}
-_pack_v4 = _HEADERS[0].pack
+_pack_v4 = HEADERS[0].pack
 _PROBE: Final = struct.Struct(">iI28xi44xi")  # of IPv4 hosts: size, magic, sysFlag, body length
 _INT: Final = struct.Struct(">i")
 _SIZE_AND_MAGIC: Final = struct.Struct(">iI")
@@ -174,7 +180,7 @@ def encode_record(
     properties = draft.properties
     born_host = draft.born_host
     store_host = draft.store_host
-    sys_flag = draft.sys_flag & ~_HOSTS_V6
+    sys_flag = draft.sys_flag & ~HOSTS_V6
     body_length = len(body)
     magic, topic = topic_part(draft.topic, len(properties))
     size = RECORD_HEADER.body + body_length + len(topic) + len(properties)
@@ -183,7 +189,7 @@ def encode_record(
         hosts = hosts_index(born_host, store_host)
         sys_flag |= hosts << 4
         size += LAYOUTS[hosts].body - RECORD_HEADER.body
-        pack = _HEADERS[hosts].pack
+        pack = HEADERS[hosts].pack
     try:
         header = pack(
             size,
@@ -282,7 +288,7 @@ def locate_record(buffer: Buffer, position: int, limit: int) -> RecordParts:
     end = position + size
     topic_prefix = 1 if magic == MAGIC_V1 else 2
     body = position + RECORD_HEADER.body
-    if sys_flag & _HOSTS_V6:
+    if sys_flag & HOSTS_V6:
         body = position + LAYOUTS[sys_flag >> 4 & 3].body
         body_length = _INT.unpack_from(buffer, body - 4)[0] if body <= end else -1
     body_end = body + body_length
@@ -337,7 +343,7 @@ def check_record(
         parts = locate_record(buffer, position, limit)
     except RecordError:
         return None
-    header = _HEADERS[parts.sys_flag >> 4 & 3].unpack_from(buffer, position)
+    header = HEADERS[parts.sys_flag >> 4 & 3].unpack_from(buffer, position)
     _, _, body_crc, queue_id, _, queue_offset, physical_offset, sys_flag, _, _ = header[:10]
     store_timestamp, _, _, prepared_transaction_offset, body_length = header[10:]
     if (
@@ -363,7 +369,11 @@ BatchItem: TypeAlias = tuple[int, bytes, bytes]
 """One message within the body of a batch: its flag, body, and properties in stored form."""
 
 _BATCH_HEAD: Final = struct.Struct(">iIIii")
-_BATCH_PROBE: Final = struct.Struct(">12xii")
+BATCH_HEAD_SIZE: Final = _BATCH_HEAD.size
+"""What stands before the body of a message within a batch, bytes."""
+
+batch_probe: Final = struct.Struct(">12xii").unpack_from
+"""Reads of that the flag and the length of the body."""
 
 
 def encode_batch(messages: Iterable[tuple[int, bytes, bytes]]) -> bytes:
@@ -396,7 +406,7 @@ def decode_batch(body: bytes | memoryview) -> list[BatchItem]:
     """
     data = bytes(body)
     items: list[BatchItem] = []
-    probe, length_at, head = _BATCH_PROBE.unpack_from, _LENGTH.unpack_from, _BATCH_HEAD.size
+    probe, length_at, head = batch_probe, _LENGTH.unpack_from, _BATCH_HEAD.size
     position, end = 0, len(data)
     try:
         while position < end:

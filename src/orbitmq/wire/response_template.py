@@ -20,16 +20,16 @@ _OPAQUE: Final = 1_234_567_890
 class ResponseTemplate:
     """``fields`` are the extFields of the responses, where a value may be a directive of ``%``.
 
-    ``remark`` is their remark. What fills a directive must need no escape in JSON, which is so for
-    letters and digits.
+    ``remark`` is their remark, ``text`` the header to be filled. What fills a directive must need
+    no escape in JSON, which is so for letters and digits.
     """
 
-    __slots__ = ("_text",)
+    __slots__ = ("text",)
 
     def __init__(self, fields: Mapping[str, str], remark: str | None = None) -> None:
         sample = RemotingCommand(opaque=_OPAQUE, serialize_type=JSON)
         text = encode_response(sample, SUCCESS, fields, remark=remark)[_LENGTHS.size :]
-        self._text = text.replace(b'"opaque":%d' % _OPAQUE, b'"opaque":%d')
+        self.text: Final = text.replace(b'"opaque":%d' % _OPAQUE, b'"opaque":%d')
 
     def fill(self, values: tuple[object, ...], body_length: int = 0) -> bytes:
         """The head of a frame, to be followed by ``body_length`` bytes of body.
@@ -37,6 +37,11 @@ class ResponseTemplate:
         ``values`` are those of the directives in their order, then the opaque. Text goes in as
         bytes, by ``%b``.
         """
-        header = self._text % values
-        length = len(header)
-        return _LENGTHS.pack(4 + length + body_length, length) + header
+        return fill_response(self.text, values, body_length)
+
+
+def fill_response(text: bytes, values: tuple[object, ...], body_length: int = 0) -> bytes:
+    """See ResponseTemplate.fill; ``text`` is the template's."""
+    header = text % values
+    length = len(header)
+    return _LENGTHS.pack(4 + length + body_length, length) + header

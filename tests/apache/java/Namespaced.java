@@ -44,6 +44,7 @@ final class Namespaced {
         Set<String> failed = ConcurrentHashMap.newKeySet();
         DefaultMQPushConsumer push = Connected.to(server, new DefaultMQPushConsumer("java-push"));
         push.setNamespace(namespace);
+        push.setPollNameServerInterval(1_000);
         push.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         push.subscribe(topic, "*");
         push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -58,6 +59,7 @@ final class Namespaced {
 
         DefaultLitePullConsumer lite = Connected.to(server, new DefaultLitePullConsumer("mixed"));
         lite.setNamespace(namespace);
+        lite.setPollNameServerInterval(1_000);
         lite.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         lite.subscribe(topic, "*");
         lite.start();

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from orbitmq import codes
@@ -10,39 +12,37 @@ from orbitmq.broker.broker import Broker
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.sending import Placed, PlacedBatch
 from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError, StoreError
 from orbitmq.net.connection import Connection
-from orbitmq.net.dispatcher import Handler
-from orbitmq.wire.command import (
-    JSON,
-    ONEWAY,
-    RemotingCommand,
-    decode_at_once,
-    encode_response,
-)
+from orbitmq.net.dispatcher import Handler, refusal
+from orbitmq.wire.command import JSON, ONEWAY, RemotingCommand, encode_response
 from orbitmq.wire.headers import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
 )
+from orbitmq.wire.plain_sends import Noted
 from orbitmq.wire.properties import MSG_REGION, TRACE_SWITCH
 from orbitmq.wire.response_template import ResponseTemplate
+
+log = logging.getLogger("orbitmq.broker")
 
 SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
 _SEND_V1: Final = int(RequestCode.SEND_MESSAGE)
 
-decode_at_once(RequestCode.SEND_MESSAGE, SendMessageRequestHeader)
-decode_at_once(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2)
-decode_at_once(RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2)
-
 
 class SendHandlers:
-    """Translates to and from :class:`~orbitmq.broker.sending.Sending` and ``Retrying``."""
+    """Translates to and from :class:`~orbitmq.broker.sending.Sending` and ``Retrying``.
+
+    Messages are noted as they come, and carried out together at the end of the turn.
+    """
 
     def __init__(self, broker: Broker, answers: WriteAnswers) -> None:
         self._sending = broker.sending
         self._retrying = broker.retrying
         self._answers = answers
+        self._noted: list[Noted] = []
         self._host = broker.store_host.hex().upper()
         self.renew(broker.config)
 
@@ -54,58 +54,87 @@ class SendHandlers:
         }
         constant = {name: value.replace("%", "%%") for name, value in self._constant_fields.items()}
         places = {"queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
-        self._template = ResponseTemplate(constant | {"msgId": f"{self._host}%016X"} | places)
+        template = ResponseTemplate(constant | {"msgId": f"{self._host}%016X"} | places)
+        self._rules = self._sending.plain_rules(template.text)
         self._batch_template = ResponseTemplate(constant | {"msgId": "%b"} | places)
 
     def table(self) -> dict[int, Handler]:
         """The handlers, by request code."""
         return {
-            RequestCode.SEND_MESSAGE: self._send,
-            RequestCode.SEND_MESSAGE_V2: self._send,
-            RequestCode.SEND_BATCH_MESSAGE: self._send,
+            RequestCode.SEND_MESSAGE: self._note,
+            RequestCode.SEND_MESSAGE_V2: self._note,
+            RequestCode.SEND_BATCH_MESSAGE: self._note,
             RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
         }
 
-    def _send(self, command: RemotingCommand, connection: Connection) -> None:
+    def carry_out(self) -> None:
+        """Stage what was sent in this turn, in its order. Nothing is raised."""
+        if not self._noted:
+            return
+        noted, self._noted = self._noted, []
         if self._answers.unanswered:
-            self._answers.check_room(connection)
-        if command.code == _SEND_V1:
-            header: SendRequestHeader = command.header(SendMessageRequestHeader)
-        else:
-            header = command.header(SendMessageRequestHeaderV2)
-        if header.batch:
-            self._send_batch(command, connection, header)
-            return
-        placed = self._sending.send(header, command.body, connection.peer_host)
-        if command.flag & ONEWAY:
-            return
-        key = placed.unique_key.encode()
-        is_plain = placed.recall_handle is None and key.isalnum()  # of ASCII, as bytes
-        if command.serialize_type == JSON and is_plain:
-            answer = self._template.fill(
-                (placed.physical_offset, placed.queue_id, placed.queue_offset, key, command.opaque)
-            )
-        else:
-            message_id = f"{self._host}{placed.physical_offset:016X}"
-            answer = self._encode(command, message_id, placed)
-        self._answers.add(connection, command, answer)
+            noted = [sent for sent in noted if self._has_room(*sent)]
+        first = 0
+        while first < len(noted):
+            answers = self._send_plain(noted, first)
+            self._answers.add_all(noted[first : first + len(answers)], answers)
+            first += len(answers)
+            if first < len(noted):
+                self._send_one(*noted[first])
+                first += 1
 
-    def _send_batch(
-        self, command: RemotingCommand, connection: Connection, header: SendRequestHeader
-    ) -> None:
-        placed = self._sending.send_batch(header, command.body, connection.peer_host)
-        if command.flag & ONEWAY:
+    def _note(self, command: RemotingCommand, connection: Connection) -> None:
+        self._noted.append((command, connection.peer_host, connection))
+
+    def _has_room(self, command: RemotingCommand, _host: bytes, connection: Connection) -> bool:
+        """Whether more may wait for the disk; it is refused here if not."""
+        try:
+            self._answers.check_room(connection)
+        except BrokerError as error:
+            _refuse(command, connection, error)
+            return False
+        return True
+
+    def _send_plain(self, noted: Sequence[Noted], first: int) -> list[bytes | None]:
+        try:
+            return self._sending.send_plain(noted, first, self._rules)
+        except StoreError:  # said again of each
+            return []
+        except Exception:
+            log.exception("messages cannot be stored together: each is stored by itself")
+            return []
+
+    def _send_one(self, command: RemotingCommand, host: bytes, connection: Connection) -> None:
+        """Stage one message, or one batch. Nothing is raised."""
+        try:
+            if command.code == _SEND_V1:
+                header: SendRequestHeader = command.header(SendMessageRequestHeader)
+            else:
+                header = command.header(SendMessageRequestHeaderV2)
+            if header.batch:
+                placed_batch = self._sending.send_batch(header, command.body, host)
+                answer = self._answer_batch(command, placed_batch)
+            else:
+                placed = self._sending.send(header, command.body, host)
+                answer = self._answer(command, placed)
+        except Exception as error:  # noqa: BLE001 - each is answered, as by the dispatcher
+            _refuse(command, connection, error)
             return
+        if not command.flag & ONEWAY:
+            self._answers.add(connection, command, answer)
+
+    def _answer(self, command: RemotingCommand, placed: Placed) -> bytes:
+        return self._encode(command, f"{self._host}{placed.physical_offset:016X}", placed)
+
+    def _answer_batch(self, command: RemotingCommand, placed: PlacedBatch) -> bytes:
         offsets = placed.physical_offsets
         message_ids = (f",{self._host}%016X".encode() * len(offsets) % tuple(offsets))[1:]
         key = (placed.unique_key or "").encode()
         if command.serialize_type == JSON and key.isalnum():
-            answer = self._batch_template.fill(
+            return self._batch_template.fill(
                 (message_ids, placed.queue_id, placed.queue_offset, key, command.opaque)
             )
-        else:
-            answer = self._encode(command, message_ids.decode(), placed)
-        self._answers.add(connection, command, answer)
+        return self._encode(command, message_ids.decode(), placed)
 
     def _send_back(self, command: RemotingCommand, connection: Connection) -> None:
         self._retrying.send_back(command.header(ConsumerSendMsgBackRequestHeader))
@@ -125,3 +154,9 @@ class SendHandlers:
         if isinstance(placed, Placed) and placed.recall_handle is not None:
             fields["recallHandle"] = placed.recall_handle
         return encode_response(command, codes.SUCCESS, fields)
+
+
+def _refuse(command: RemotingCommand, connection: Connection, error: Exception) -> None:
+    answer = refusal(command, connection, error)
+    if not command.flag & ONEWAY:
+        connection.send(answer)

@@ -1,0 +1,339 @@
+"""A stream's offsets: resolved once, resumed exactly, limited, waited for, mirrored to a group."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.codes import RequestCode
+from orbitmq.errors import ConnectError, DataLossError, NetworkError, TopicNotFoundError
+from orbitmq.net.blocking import BlockingConnection
+from orbitmq.spark.pulling import RangeReader
+from orbitmq.testing.clock import ManualClock
+from orbitmq.wire.headers import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
+from orbitmq.wire.signing import Fields
+from tests.spark.fake_cluster import cluster, server
+from tests.spark.planners import FakeTopic, Offset, Topic, as_spark_keeps, planner_of
+
+
+def test_batches_join_without_gap_or_overlap(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    planner = topic.planner()
+    start: Offset = {"initial": "earliest"}
+    seen = []
+    for number in range(4):
+        topic.send(*(f"{number}.{n}" for n in range(3)), key=str(number))
+        end = as_spark_keeps(planner.latest_offset(start))
+        seen += topic.read(start, end)
+        start = end
+    assert sorted(seen) == sorted(f"{number}.{n}" for number in range(4) for n in range(3))
+    assert planner.latest_offset(start) is start
+    assert topic.read(start, start) == []
+
+
+def test_latest_is_resolved_once_and_kept_in_the_first_end(broker: EmbeddedBroker) -> None:
+    """Spark keeps no initial offset and asks twice; what comes meanwhile must not be lost."""
+    topic = Topic(broker)
+    topic.send("before")
+    first = topic.planner(startingOffsets="latest")
+    initial = {"initial": "latest"}
+    pinned = as_spark_keeps(first.latest_offset(initial))
+    assert topic.read(initial, pinned) == []
+    topic.send("after")
+    end = as_spark_keeps(first.latest_offset(pinned))
+
+    restarted = topic.planner(startingOffsets="latest")
+    topic.send("later")
+    assert topic.read(initial, pinned) == []  # batch 0 run again
+    assert topic.read(pinned, end) == ["after"]
+    assert topic.read(end, restarted.latest_offset(end)) == ["later"]
+
+
+def test_a_first_batch_that_crashed_is_read_again_exactly(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    topic.send("a", "b")
+    initial = {"initial": "earliest"}
+    end = as_spark_keeps(topic.planner().latest_offset(initial))
+    topic.send("c")
+    assert topic.read(initial, end) == ["a", "b"]
+
+
+def test_given_offsets_begin_where_they_say(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    topic.send("a", "b", "c")
+    planner = topic.planner(startingOffsets='{"broker-a": {"0": 1}}')
+    end = planner.latest_offset({"initial": {}})
+    assert topic.read({"initial": {}}, end) == ["b", "c"]
+
+
+def test_a_limit_spreads_a_backlog_over_batches(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    topic.send(*map(str, range(25)))
+    topic.send(*map(str, range(25, 30)), key="1")
+    planner = topic.planner(maxOffsetsPerTrigger="8")
+    start: Offset = {"initial": "earliest"}
+    sizes, seen = [], []
+    while (end := planner.latest_offset(start)) != start:
+        got = topic.read(start, end)
+        sizes.append(len(got))
+        seen += got
+        start = end
+    assert sizes == [8, 8, 8, 6]
+    assert sorted(map(int, seen)) == list(range(30))
+
+
+def test_new_queues_are_read_from_their_beginning(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker, queues=1)
+    topic.send("a")
+    planner = topic.planner()
+    initial = {"initial": "earliest"}
+    first = planner.latest_offset(initial)
+    topic.resize(3)
+    assert planner.latest_offset(first) == first
+    topic.send("b", key="2")
+    second = as_spark_keeps(planner.latest_offset(first))
+    assert topic.read(first, second) == ["b"]
+    topic.send("c", key="2")
+    assert topic.read(second, planner.latest_offset(second)) == ["c"]
+
+
+def test_available_now_reads_what_was_there_and_ends(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    topic.send(*map(str, range(10)))
+    planner = topic.planner(maxOffsetsPerTrigger="4")
+    planner.prepare_for_available_now()
+    topic.send("late")
+    topic.resize(3)
+    topic.send("late too", key="2")
+    start: Offset = {"initial": "earliest"}
+    seen = []
+    while (end := planner.latest_offset(start)) != start:
+        seen += topic.read(start, end)
+        start = end
+    assert sorted(map(int, seen)) == list(range(10))
+    latest = topic.planner(startingOffsets="latest")
+    latest.prepare_for_available_now()
+    end = latest.latest_offset({"initial": "latest"})
+    assert latest.latest_offset(end) == end
+
+
+def test_tags_leave_gaps_that_do_no_harm(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    for number in range(6):
+        topic.send(str(number), tags="UA" if number % 3 == 0 else "AA")
+    planner = topic.planner(tags="UA || DL")
+    initial = {"initial": "earliest"}
+    end = planner.latest_offset(initial)
+    assert topic.read(initial, end, "UA || DL") == ["0", "3"]
+    topic.send("6", tags="AA")
+    following = planner.latest_offset(end)
+    assert following != end
+    assert topic.read(end, following, "UA || DL") == []
+
+
+def test_what_is_durably_done_becomes_the_groups_offset(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    topic.send("a", "b")
+    planner = topic.planner(group="spark-readers")
+
+    def committed() -> int:
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group="spark-readers", topic=topic.name, queue_id=0,
+            set_zero_if_not_found=False,
+        )  # fmt: skip
+        found = topic.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+        return found.header(OffsetResponseHeader).offset
+
+    end = planner.latest_offset({"initial": "earliest"})
+    reader = RangeReader(topic.name, "spark-readers", "*", fail_on_data_loss=True)
+    list(reader.read(planner.ranges({"initial": "earliest"}, end)))
+    planner.latest_offset(end)
+    assert committed() == 2
+
+
+def test_an_idle_query_waits_and_a_message_ends_the_wait(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    planner = topic.planner(ManualClock(), idleWaitMs="20000")  # no time passes between its calls
+    start = planner.latest_offset({"initial": "earliest"})
+    for body in ("a", "b"):
+        sending = threading.Timer(0.1, topic.send, [body])
+        sending.start()
+        begin = time.monotonic()
+        end = planner.latest_offset(start)
+        assert 0.05 < time.monotonic() - begin < 10
+        sending.join()
+        assert topic.read(start, end) == [body]
+        start = end
+    planner.close()
+
+
+def test_an_idle_wait_ends_by_itself_and_follows_no_batch(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker)
+    clock = ManualClock()
+    planner = topic.planner(clock, idleWaitMs="120")
+    start = planner.latest_offset({"initial": "earliest"})
+    begin = time.monotonic()
+    assert planner.latest_offset(start) == start
+    assert 0.1 < time.monotonic() - begin < 10
+    clock.advance(60)  # longer than Spark lets pass when it polls idly
+    begin = time.monotonic()
+    assert planner.latest_offset(start) == start
+    assert time.monotonic() - begin < 0.1
+    planner.close()
+
+
+def test_a_broker_that_is_down_holds_its_queues_back_only() -> None:
+    fake = FakeTopic()
+    with cluster(fake, queues=1) as address:
+        planner = planner_of(address, "T", ManualClock(), idleWaitMs="80", brokerWaitMs="0")
+        start = planner.latest_offset({"initial": "earliest"})
+        fake.end, fake.down = 9, True
+        assert planner.latest_offset(start) == start
+        with pytest.raises(NetworkError):
+            planner.prepare_for_available_now()
+        fake.down = False
+        end = planner.latest_offset(start)
+        (found,) = planner.ranges(start, end)
+        assert (found.begin, found.end) == (5, 9)
+        planner.close()
+
+
+def test_name_servers_that_go_away_leave_the_last_route() -> None:
+    fake = FakeTopic()
+    with server(fake) as broker_address:
+        with cluster(fake, queues=1, address=broker_address) as name_server:
+            planner = planner_of(name_server, "T")
+            start = planner.latest_offset({"initial": "earliest"})
+        fake.end = 6
+        assert planner.latest_offset(start) != start
+        with pytest.raises(ConnectError, match="check nameServer"):
+            planner_of(name_server, "T").latest_offset(start)
+
+
+def test_a_topic_that_does_not_exist_is_named(broker: EmbeddedBroker) -> None:
+    with pytest.raises(TopicNotFoundError, match="topic 'nowhere' has no route"):
+        planner_of(broker.name_server, "nowhere").latest_offset({"initial": "earliest"})
+
+
+@pytest.mark.parametrize(("first", "end"), [(3, 9), (0, 1)])
+def test_lost_messages_stop_the_query_unless_told_otherwise(first: int, end: int) -> None:
+    fake = FakeTopic(first, end)
+    start = {"queues": {"broker-0": {"0": 2}}}
+    with cluster(fake, queues=1) as address:
+        with pytest.raises(DataLossError, match="queue 0 of broker-0: offset 2 .*failOnDataLoss"):
+            planner_of(address, "T").latest_offset(start)
+        planner = planner_of(address, "T", failOnDataLoss="false")
+        following = as_spark_keeps(planner.latest_offset(start))
+        (found,) = planner.ranges(start, following)
+        assert (found.begin, found.end) == (first, end)
+        assert planner.latest_offset(following) is following
+
+
+def test_a_checkpoint_of_before_there_were_several_topics_is_gone_on_with() -> None:
+    fake = FakeTopic(end=9)
+    start = {"queues": {"broker-0": {"0": 2}}, "since": {"broker-0": {"0": 1}}}
+    with cluster(fake, queues=1) as address:
+        planner = planner_of(address, "T")
+        (before,) = planner.ranges({"initial": "latest"}, start)
+        assert (before.begin, before.end) == (1, 2)
+        (found,) = planner.ranges(start, as_spark_keeps(planner.latest_offset(start)))
+        assert (found.begin, found.end) == (2, 9)
+
+
+def test_who_may_not_ask_for_statistics_asks_queue_by_queue() -> None:
+    fake = FakeTopic(first=1, end=9)
+    fake.tells_stats = False
+    with cluster(fake, queues=1) as address:
+        planner = planner_of(address, "T")
+        start = planner.latest_offset({"initial": "earliest"})
+        (found,) = planner.ranges({"initial": "earliest"}, start)
+        assert (found.begin, found.end) == (1, 9)
+        fake.end = 12
+        (found,) = planner.ranges(start, planner.latest_offset(start))
+        assert (found.begin, found.end) == (9, 12)
+    assert fake.requests.count(RequestCode.GET_TOPIC_STATS_INFO) == 1
+
+
+def test_a_topic_made_anew_while_a_query_runs_or_is_stopped_is_a_loss() -> None:
+    fake = FakeTopic(end=5)
+    with cluster(fake, queues=1) as address:
+        planner = planner_of(address, "T", failOnDataLoss="false")
+        start = planner.latest_offset({"initial": "earliest"})
+        fake.end = 7
+        start = as_spark_keeps(planner.latest_offset(start))
+        fake.stored, fake.end = 90_000, 20
+        with pytest.raises(DataLossError, match="offset 7 was of the old one.*failOnDataLoss"):
+            planner_of(address, "T").latest_offset(start)
+        end = planner.latest_offset(start)
+        (found,) = planner.ranges(start, end)
+        assert (found.begin, found.end) == (0, 20)
+        fake.end = 21
+        (found,) = planner.ranges(end, planner.latest_offset(end))
+        assert (found.begin, found.end) == (20, 21)
+
+
+def test_a_topic_that_is_deleted_is_a_loss_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    fake = FakeTopic(end=5)
+    with cluster(fake, queues=1) as address:
+        strict, lenient = planner_of(address, "T"), planner_of(address, "T", failOnDataLoss="false")
+        start = strict.latest_offset({"initial": "earliest"})
+        fake.deleted = True
+        with pytest.raises(DataLossError, match="T was deleted from broker-0"):
+            strict.latest_offset(start)
+        for _ in range(3):
+            assert lenient.latest_offset(start) is start
+        assert [text for text in caplog.messages if "was deleted" in text] == [
+            "data loss: T was deleted from broker-0"
+        ]
+
+
+def test_however_many_queues_have_nothing_new_a_plan_takes_two_requests(
+    broker: EmbeddedBroker,
+) -> None:
+    asked: list[int] = []
+    take = BlockingConnection.send
+
+    def send(self: BlockingConnection, code: int, header: Fields = None, body: bytes = b"") -> int:
+        asked.append(code)
+        return take(self, code, header, body)
+
+    topic = Topic(broker, queues=500)
+    topic.send("a")
+    planner = topic.planner()
+    start = planner.latest_offset({"initial": "earliest"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BlockingConnection, "send", send)
+        assert planner.latest_offset(start) is start
+    assert asked == [RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_TOPIC_STATS_INFO]
+
+
+def test_the_first_batch_waits_for_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeTopic(end=5)
+    fake.down = True
+    monkeypatch.setattr(time, "sleep", lambda _: setattr(fake, "down", False))
+    with cluster(fake, queues=1) as address:
+        planner = planner_of(address, "T")
+        end = planner.latest_offset({"initial": "earliest"})
+        assert [item.end for item in planner.ranges({"initial": "earliest"}, end)] == [5]
+
+
+def test_a_batch_waits_for_enough_messages_and_is_cut_to_size(broker: EmbeddedBroker) -> None:
+    topic = Topic(broker, queues=1)
+    clock = ManualClock()
+    planner = topic.planner(
+        clock, minOffsetsPerTrigger="3", maxTriggerDelay="10m", maxBytesPerTrigger="2k"
+    )
+    topic.send("a")
+    start = planner.latest_offset({"initial": "earliest"})
+    topic.send("b")
+    assert planner.latest_offset(start) is start
+    assert planner.latest_offset(start, limited=False) is not start  # Trigger.Once
+    clock.advance(600_000)
+    end = planner.latest_offset(start)
+    assert topic.read(start, end) == ["b"]
+    clock.advance(600_000)
+    topic.send(*["c" * 1000] * 10)
+    assert topic.read(end, planner.latest_offset(end)) == ["c" * 1000]
