@@ -18,14 +18,14 @@ def check_expectations(
 ) -> DataFrame:
     """``frame`` with a column that has the names of the expectations a row does not meet.
 
-    ``expectations`` are conditions in SQL by name, such as ``{"amount is positive": "amount > 0"}``;
-    one that is null is not met. Raises ConfigError where there is none. Nothing is asked of Spark
-    yet, so that ``frame`` may be of a pipeline that is only being defined.
+    ``expectations`` are conditions in SQL by name, such as ``{"is positive": "amount > 0"}``; one
+    that is null is not met. Raises ConfigError where there is none. Nothing is asked of Spark yet,
+    so that ``frame`` may be of a pipeline that is only being defined.
     """
     if not expectations:
         raise ConfigError("expectations", expectations, "one condition at least")
     names = [
-        when(~coalesce(expr(condition), lit(False)), lit(name))  # noqa: FBT003 - a literal of SQL
+        when(~coalesce(expr(condition), lit(False)), lit(name))
         for name, condition in expectations.items()
     ]
     return frame.withColumn(column, filter(array(*names), lambda name: name.isNotNull()))
