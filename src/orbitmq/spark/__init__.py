@@ -28,13 +28,18 @@ from orbitmq.spark.session import local_session
 
 if TYPE_CHECKING:
     from orbitmq.spark.archiving import archive
+    from orbitmq.spark.decoding import decode
     from orbitmq.spark.expectations import check_expectations
     from orbitmq.spark.listeners import process
     from orbitmq.spark.replaying import replay
+    from orbitmq.spark.undecoded import dead_letter_rows, dead_letters
 
 __all__ = [
     "archive",
     "check_expectations",
+    "dead_letter_rows",
+    "dead_letters",
+    "decode",
     "local_session",
     "process",
     "provide_java",
@@ -45,6 +50,9 @@ __all__ = [
 _HOMES: Final = {
     "archive": "orbitmq.spark.archiving",
     "check_expectations": "orbitmq.spark.expectations",
+    "dead_letter_rows": "orbitmq.spark.undecoded",
+    "dead_letters": "orbitmq.spark.undecoded",
+    "decode": "orbitmq.spark.decoding",
     "process": "orbitmq.spark.listeners",
     "replay": "orbitmq.spark.replaying",
 }
