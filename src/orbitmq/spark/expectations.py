@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.functions import array, coalesce, expr, filter, lit, when  # noqa: A004
+from pyspark.sql.functions import array, array_compact, coalesce, expr, lit, when
 
 from orbitmq.errors import ConfigError
 
@@ -28,4 +28,4 @@ def check_expectations(
         when(~coalesce(expr(condition), lit(False)), lit(name))
         for name, condition in expectations.items()
     ]
-    return frame.withColumn(column, filter(array(*names), lambda name: name.isNotNull()))
+    return frame.select("*", array_compact(array(*names)).alias(column))
