@@ -1,4 +1,4 @@
-"""The commands of docs/spark-clusters.md and docs/spark-pipelines.md, in shells and JVMs of their own.
+"""The commands of docs/spark-clusters.md and docs/spark-pipelines.md, in shells of their own.
 
 They take minutes, so they run only when asked for: ``make places``.
 """
