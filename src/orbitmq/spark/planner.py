@@ -15,6 +15,7 @@ from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import NetworkError, OrbitMQError
 from orbitmq.spark.admission import Admittance
 from orbitmq.spark.boundaries import Resolver
+from orbitmq.spark.lag import LagMeter
 from orbitmq.spark.offsets import (
     Bounds,
     Offsets,
@@ -53,7 +54,9 @@ class StreamPlanner:
         self._sizes = RecordSizes(options)
         self._admittance = Admittance(options.admission)
         self._target: Mapping[Queue, int] | None = None  # of Trigger.AvailableNow
+        self._lag = LagMeter(options, self._topics, clock)
         self._latest: Offsets = {}
+        self._planned: Offsets = {}
         self._committed: Offsets = {}
         self._told: set[str] = set()
         self._checked_at: float | None = None
@@ -78,6 +81,7 @@ class StreamPlanner:
         if end == previous and self._may_wait():
             end = self._wait_for_arrival(previous, limited=limited)
         self._returned_at = self._clock.monotonic()
+        self._planned = end.queues
         return start if end == previous else end.to_json()
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueueRange]:
@@ -95,8 +99,14 @@ class StreamPlanner:
         ]
 
     def latest_known(self) -> dict[str, Any] | None:
-        """The ends of all queues as last seen, for Spark's progress report."""
-        return Position(self._latest, {}).to_json() if self._latest else None
+        """The ends of all queues as last seen and the lag, for Spark's progress report.
+
+        The lag is what is left when the batch that was planned last has been read.
+        """
+        if not self._latest:
+            return None
+        lag = self._lag.measure(self._planned, self._latest)
+        return Position(self._latest, {}).to_json() | {"lag": lag.to_json()}
 
     def close(self) -> None:
         """Leave the brokers."""
