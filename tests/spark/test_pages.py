@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq import EmbeddedBroker, LitePullConsumer, Message, Producer
-from orbitmq.spark import ProgressListener, archive
+from orbitmq.errors import ConfigError
+from orbitmq.spark import ProgressListener, archive, check_expectations
 from orbitmq.spark.metrics import MetricsServer
 from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import run, snippet
@@ -82,3 +83,20 @@ def test_the_progress_of_a_stream(
     finally:
         metrics.close()  # type: ignore[attr-defined]
         spark.streams.removeListener(listener)  # type: ignore[arg-type]
+
+
+def test_expectations(name_server: str, capfd: pytest.CaptureFixture[str]) -> None:
+    scope = run(snippet("docs/spark-pipelines.md", "check_expectations("), name_server)
+    shown = capfd.readouterr().out
+    assert "|2   |-1.0  |[is positive]|" in shown
+    assert "|NULL|3.0   |[has an id]  |" in shown
+    good = scope["checked"].where("size(broken) = 0")  # type: ignore[attr-defined]
+    assert [row.id for row in good.collect()] == ["1"]
+    with pytest.raises(ConfigError, match="expectations.*one condition at least"):
+        check_expectations(good, {})
+
+
+def test_a_program_for_any_place(name_server: str, capfd: pytest.CaptureFixture[str]) -> None:
+    run(snippet("docs/spark-clusters.md", "groupBy"), name_server)
+    assert "|  UA|    1|" in capfd.readouterr().out
+    run(snippet("docs/spark-clusters.md", "local_session("), name_server)

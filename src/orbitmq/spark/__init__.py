@@ -29,6 +29,7 @@ from orbitmq.spark.session import local_session
 if TYPE_CHECKING:
     from orbitmq.spark.archiving import archive
     from orbitmq.spark.decoding import decode
+    from orbitmq.spark.expectations import check_expectations
     from orbitmq.spark.listeners import process
     from orbitmq.spark.metrics import serve_metrics
     from orbitmq.spark.progress import ProgressListener
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ProgressListener",
     "archive",
+    "check_expectations",
     "dead_letter_rows",
     "dead_letters",
     "decode",
@@ -54,6 +56,7 @@ __all__ = [
 _HOMES: Final = {
     "ProgressListener": "orbitmq.spark.progress",
     "archive": "orbitmq.spark.archiving",
+    "check_expectations": "orbitmq.spark.expectations",
     "dead_letter_rows": "orbitmq.spark.undecoded",
     "dead_letters": "orbitmq.spark.undecoded",
     "decode": "orbitmq.spark.decoding",
