@@ -12,7 +12,6 @@ use crate::header::{Header, SendCommand};
 use crate::index::{find, hash};
 use crate::record::{topic_part, Head};
 
-const ONEWAY: i64 = 2;
 const TRANSACTION_PREPARED: i32 = 4;
 const HOSTS_V6: i32 = 0x30;
 
@@ -130,11 +129,11 @@ fn encode_sends<'py>(
         places.insert(queue, place);
         run.3 += end - position;
         run.5.append(PyBytes::new(py, &properties))?;
-        if command.flag & ONEWAY == 0 {
+        if command.is_oneway {
+            answers.append(py.None())?;
+        } else {
             let numbers = [position, header.queue_id.into(), head.queue_offset, command.opaque];
             answers.append(PyBytes::new(py, &fill(rules.4.as_bytes(), numbers, &key)?))?;
-        } else {
-            answers.append(py.None())?;
         }
         position = end;
     }
