@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
+from orbitmq.client.namespace import with_namespace
 from orbitmq.errors import ConfigError
 from orbitmq.net.blocking import OPEN, Access
 from orbitmq.spark.option_values import (
     ACCESS_OPTIONS,
     Given,
     group_name,
+    namespace_name,
     number,
     one_of,
     size_bytes,
@@ -32,6 +34,7 @@ COMPRESS_OVER: Final = 4096
 WRITE_NAMES: Final = (
     "nameServer",
     "profile",
+    "namespace",
     "topic",
     "group",
     "tags",
@@ -67,6 +70,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     name_servers: tuple[str, ...]
     """nameServer: ``host:port`` of the name servers, joined by ``;``; profile: as for reading."""
+    namespace: str | None = None
+    """namespace: of the topics and the group, which are named without it."""
     topic: str | None = None
     """topic: where rows go that have no topic of their own."""
     group: str = PRODUCER_GROUP
@@ -103,10 +108,12 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write. Raises ConfigError, naming the option, its value and what may be."""
     given = Given(options, "writing", WRITE_NAMES)
     given.only_one("delayTimeLevel", "delayMs", "deliverTime")
+    namespace = given.get("namespace", namespace_name, None)
     return WriteOptions(
         name_servers=given.name_servers(),
+        namespace=namespace,
         topic=given.get("topic", topic_name, None),
-        group=given.get("group", group_name, PRODUCER_GROUP),
+        group=with_namespace(namespace, given.get("group", group_name, PRODUCER_GROUP)),
         texts={
             name: given.get(name, _text, "")
             for name in ("tags", "keys", "shardingKey")
