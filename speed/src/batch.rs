@@ -4,14 +4,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::index::{find, hash};
-use crate::record::unit;
+use crate::record::Head;
 
 type Heads<'py> = (u32, i32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 type Encoded<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyList>);
 
-type Message<'a> = (&'a [u8; 20], &'a [u8], [u8; 2], &'a [u8]);
+type Message<'a> = (&'a [u8; 20], &'a [u8], &'a [u8]);
 
-/// Take a message off the front of a batch: its head, its body, and length and bytes of properties.
+/// Take a message off the front of a batch: its head, its body, and its properties.
 fn take<'a>(batch: &mut &'a [u8]) -> Option<Message<'a>> {
     let (head, rest) = batch.split_first_chunk()?;
     let body_length = i32::from_be_bytes(*head.last_chunk()?);
@@ -19,7 +19,7 @@ fn take<'a>(batch: &mut &'a [u8]) -> Option<Message<'a>> {
     let (length, rest) = rest.split_first_chunk()?;
     let (properties, rest) = rest.split_at_checked(i16::from_be_bytes(*length).try_into().ok()?)?;
     *batch = rest;
-    Some((head, body, *length, properties))
+    Some((head, body, properties))
 }
 
 #[pyfunction]
@@ -39,28 +39,19 @@ fn encode_body<'py>(
         if body.is_empty() {
             break;
         }
-        let Some((head, body, length, properties)) = take(&mut body) else { return Ok(None) };
-        let beside = 42 + common.as_bytes().len() + topic.as_bytes().len();
-        let Ok(size) = i32::try_from(beside + body.len() + properties.len()) else {
+        let Some((head, body, properties)) = take(&mut body) else { return Ok(None) };
+        if body.len() > most || properties.ends_with(b"\0") {
+            return Ok(None);
+        }
+        let flag = [head[12], head[13], head[14], head[15]];
+        let common = common.as_bytes();
+        let head = Head { magic, queue_id, flag, queue_offset, position, common };
+        let [tags] = find(properties, &[tags_marker]);
+        let parts = (body, topic.as_bytes(), properties);
+        let tags_code = hash(0, tags) as i32;
+        let Some(end) = head.write((&mut records, &mut units), parts, tags_code, limit) else {
             return Ok(None);
         };
-        let end = position.saturating_add(size.into());
-        if body.len() > most || properties.ends_with(b"\0") || end > limit {
-            return Ok(None);
-        }
-        records.extend(size.to_be_bytes());
-        records.extend(magic.to_be_bytes());
-        records.extend((crc32fast::hash(body) & 0x7FFF_FFFF).to_be_bytes());
-        records.extend(queue_id.to_be_bytes());
-        records.extend(&head[12..16]); // the flag
-        records.extend(queue_offset.to_be_bytes());
-        records.extend(position.to_be_bytes());
-        records.extend(common.as_bytes());
-        for part in [&head[16..], body, topic.as_bytes(), &length, properties] {
-            records.extend(part);
-        }
-        let [tags] = find(properties, &[tags_marker]);
-        units.extend(unit(position, size, (hash(0, tags) as i32).into()));
         all_properties.append(PyBytes::new(py, properties))?;
         position = end;
     }

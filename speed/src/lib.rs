@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 mod batch;
 mod frames;
+mod header;
 mod index;
 mod json;
 mod pull;
