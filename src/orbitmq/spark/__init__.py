@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from orbitmq.spark.archiving import archive
     from orbitmq.spark.check_backs import answer_checks
     from orbitmq.spark.decoding import decode
+    from orbitmq.spark.expectations import check_expectations
     from orbitmq.spark.listeners import process
     from orbitmq.spark.replaying import replay
     from orbitmq.spark.undecoded import dead_letter_rows, dead_letters
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "answer_checks",
     "archive",
+    "check_expectations",
     "dead_letter_rows",
     "dead_letters",
     "decode",
@@ -50,6 +52,7 @@ __all__ = [
 _HOMES: Final = {
     "answer_checks": "orbitmq.spark.check_backs",
     "archive": "orbitmq.spark.archiving",
+    "check_expectations": "orbitmq.spark.expectations",
     "dead_letter_rows": "orbitmq.spark.undecoded",
     "dead_letters": "orbitmq.spark.undecoded",
     "decode": "orbitmq.spark.decoding",
