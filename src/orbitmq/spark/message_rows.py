@@ -236,7 +236,7 @@ class MessageRows:
         self.refuse(mask, reason)
 
     def _topics(self) -> Iterator[tuple[str, Numbers | None]]:
-        """Each topic and its rows, None for all."""
+        """Each topic, as brokers know it, and its rows, None for all."""
         column, default = self.column("topic"), self._options.topic
         namespace = self._options.namespace
         if column is None:
@@ -251,8 +251,8 @@ class MessageRows:
                 check_topic(topic)
             except IllegalNameError as error:
                 self.refuse(numbers == number, str(error))
-            own = None if len(topics) == 1 else np.flatnonzero(numbers == number)
-            yield with_namespace(namespace, topic), own
+            rows = None if len(topics) == 1 else np.flatnonzero(numbers == number)
+            yield with_namespace(namespace, topic), rows
 
     def _placing(self, indices: Numbers | None) -> Placing | None:
         """How the queues of the rows ``indices``, None for all, are found."""
