@@ -28,6 +28,7 @@ from orbitmq.spark.session import local_session
 
 if TYPE_CHECKING:
     from orbitmq.spark.archiving import archive
+    from orbitmq.spark.check_backs import answer_checks
     from orbitmq.spark.decoding import decode
     from orbitmq.spark.expectations import check_expectations
     from orbitmq.spark.listeners import process
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ProgressListener",
+    "answer_checks",
     "archive",
     "check_expectations",
     "dead_letter_rows",
@@ -54,6 +56,7 @@ __all__ = [
 
 # Spark's workers import this package to read and write, and need nothing of these.
 _HOMES: Final = {
+    "answer_checks": "orbitmq.spark.check_backs",
     "ProgressListener": "orbitmq.spark.progress",
     "archive": "orbitmq.spark.archiving",
     "check_expectations": "orbitmq.spark.expectations",

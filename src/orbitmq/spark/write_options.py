@@ -28,6 +28,7 @@ PRODUCER_GROUP: Final = "orbitmq_spark"
 
 AT_LEAST_ONCE: Final = "at_least_once"
 IDEMPOTENT: Final = "idempotent"
+EXACTLY_ONCE: Final = "exactly_once"
 
 COMPRESS_OVER: Final = 4096
 
@@ -89,8 +90,9 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     each row with the topic's queues, the message, and its sharding key; on the executors, where the
     module must be importable. Default: by the sharding key where there is one, else in turn."""
     guarantee: str = AT_LEAST_ONCE
-    """deliveryGuarantee: ``at_least_once`` (default), or ``idempotent``, whose rows a task that is
-    run again looks for in the topic instead of sending them again."""
+    """deliveryGuarantee: ``at_least_once`` (default); ``idempotent``, whose rows a task that is run
+    again looks for in the topic instead of sending them again; or ``exactly_once``, whose rows
+    are half messages until the whole batch is there, and then delivered together."""
     write_id: str | None = None
     """writeId: the name of a batch write, so that one that is started again under it is taken for
     the same. Streaming queries have one. Default: another one each time."""
@@ -132,10 +134,10 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 def _guarantee(given: Given) -> str:
     guarantee: str = given.get(
-        "deliveryGuarantee", one_of(AT_LEAST_ONCE, IDEMPOTENT), AT_LEAST_ONCE
+        "deliveryGuarantee", one_of(AT_LEAST_ONCE, IDEMPOTENT, EXACTLY_ONCE), AT_LEAST_ONCE
     )
     if guarantee == AT_LEAST_ONCE:
-        given.refuse("writeId", f"it means something to deliveryGuarantee={IDEMPOTENT} alone")
+        given.refuse("writeId", f"it means something to {IDEMPOTENT} and {EXACTLY_ONCE} alone")
     else:
         for name in ("delayTimeLevel", "delayMs", "deliverTime"):
             given.refuse(name, f"messages with a delay need deliveryGuarantee={AT_LEAST_ONCE}")
