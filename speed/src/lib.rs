@@ -13,7 +13,7 @@ mod send;
 const INTERFACE: u32 = 1;
 
 #[pymodule]
-fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     frames::register(module)?;
     index::register(module)?;
