@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::send;
+use crate::header;
 
 const SHORTEST: usize = 8;
 const JSON: u8 = 0;
@@ -43,7 +43,7 @@ fn decode_frames<'py>(
     while let Some(frame) = frame_at(data, at, limit) {
         let (header, body) = (&data[frame.header..frame.body], &data[frame.body..frame.end]);
         let send =
-            if frame.form == JSON { send::decode(py, &mut topic, header, body) } else { None };
+            if frame.form == JSON { header::decode(py, &mut topic, header, body) } else { None };
         if let Some(command) = send {
             commands.append(command)?;
         } else {

@@ -1,208 +1,75 @@
-//! Send requests: from their headers to records and answers.
+//! Plain messages: from requests to records and answers. See `orbitmq/wire/plain_sends.py`.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::json::{number, Reader, Value};
-use crate::record::{unit, Record};
+use crate::header::{Header, SendCommand};
+use crate::index::{find, hash};
+use crate::record::{topic_part, Head};
 
-const ONEWAY: i64 = 2;
 const TRANSACTION_PREPARED: i32 = 4;
-const SEPARATOR: u8 = 2;
+const HOSTS_V6: i32 = 0x30;
 
-/// What of a send header a record needs (SendMessageRequestHeaderV2, by its letters).
-#[derive(Default)]
-pub struct Header {
-    topic: Arc<str>,
-    queue_id: i32,
-    sys_flag: i32,
-    born_timestamp: i64,
-    flag: i32,
-    properties: String,
-    reconsume_times: i32,
-    batch: bool,
-}
+/// SendRules: store host, suffix, most of a body, special, answer, and the marks of key and tags.
+type Bytes<'py> = Bound<'py, PyBytes>;
+type Rules<'py> = (Bytes<'py>, String, usize, Vec<String>, Bytes<'py>, String, String);
+/// QueueRun.
+type Run<'py> = (Bound<'py, PyAny>, i64, i64, i64, Vec<u8>, Bound<'py, PyList>);
 
-/// A send request; what it lacks of a RemotingCommand is decoded when somebody asks for it.
-#[pyclass(frozen)]
-pub struct SendCommand {
-    #[pyo3(get)]
-    code: i64,
-    #[pyo3(get)]
-    opaque: i64,
-    #[pyo3(get)]
-    flag: i64,
-    #[pyo3(get)]
-    head: Py<PyBytes>,
-    #[pyo3(get)]
-    body: Py<PyBytes>,
-    fields: Header,
-}
-
-#[pymethods]
-impl SendCommand {
-    fn __getattr__<'py>(
-        &self,
-        py: Python<'py>,
-        name: &Bound<'py, PyString>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let decoder = py.import("orbitmq.wire.command")?;
-        decoder.call_method1("decode_command", (0, &self.head, &self.body))?.getattr(name)
+/// The properties of a plain message as they are stored, its unique key, and the code of its tags.
+fn read(text: &str, rules: &Rules) -> Option<(Vec<u8>, Vec<u8>, i32)> {
+    let (_, suffix, _, special, _, key_mark, tags_mark) = rules;
+    let separator = *key_mark.as_bytes().first()?;
+    let mut stored = Vec::with_capacity(text.len() + 1 + suffix.len());
+    stored.extend(text.bytes());
+    if stored.last().is_some_and(|last| *last != separator) {
+        stored.push(separator);
     }
-}
-
-/// The command of a JSON header, if it is a send, and everything in it as it usually is. `topic` is
-/// that of the one before, most often the same.
-pub fn decode(
-    py: Python<'_>,
-    topic: &mut Arc<str>,
-    header: &[u8],
-    body: &[u8],
-) -> Option<SendCommand> {
-    if !header.starts_with(b"{\"code\":310,") && !header.starts_with(b"{\"code\":320,") {
+    let [key, tags] = find(&stored, &[key_mark.as_bytes(), tags_mark.as_bytes()]);
+    // Names of properties, and so what is special, begin with a capital.
+    let is_special = |rest: &[u8]| special.iter().any(|mark| rest.starts_with(mark.as_bytes()));
+    let mut rests =
+        (0..stored.len()).map(|at| &stored[at..]).filter(|rest| rest[0].is_ascii_uppercase());
+    if key.is_empty() || !key.iter().all(u8::is_ascii_alphanumeric) || rests.any(is_special) {
         return None;
     }
-    let mut numbers = [None; 4]; // code, flag, opaque, version
-    let (mut fields, mut seen) = (Header::default(), 0_u32);
-    let mut reader = Reader::new(std::str::from_utf8(header).ok()?);
-    reader.object(|reader, name| {
-        let place = match name {
-            "extFields" if seen == 0 => {
-                seen = 1 << 31;
-                return reader.object(|reader, name| match (name.as_bytes(), reader.value()?) {
-                    ([letter @ b'a'..=b'n'], Value::Text(text)) => {
-                        let bit = 1 << (letter - b'a');
-                        let is_first = seen & bit == 0;
-                        seen |= bit;
-                        is_first.then_some(())?;
-                        set(&mut fields, topic, *letter, &text)
-                    }
-                    (_, Value::Text(_)) => Some(()),
-                    _ => None,
-                });
-            }
-            "code" => 0,
-            "flag" => 1,
-            "opaque" => 2,
-            "version" => 3,
-            "language" | "serializeTypeCurrentRPC" => {
-                return matches!(reader.value()?, Value::Text(_)).then_some(());
-            }
-            _ => return None,
-        };
-        match reader.value()? {
-            Value::Number(value) => numbers[place].replace(value).is_none().then_some(()),
-            Value::Text(_) => None,
-        }
-    })?;
-    let required = 1 << 31 | 0xFF; // extFields, and of these "a" to "h"
-    (reader.is_at_end() && seen & required == required).then_some(SendCommand {
-        code: numbers[0]?,
-        flag: numbers[1].unwrap_or(0),
-        opaque: numbers[2].unwrap_or(0),
-        head: PyBytes::new(py, header).unbind(),
-        body: PyBytes::new(py, body).unbind(),
-        fields,
-    })
+    let (key, tags_code) = (key.to_vec(), hash(0, tags) as i32);
+    stored.extend(suffix.bytes());
+    (stored.len() < 1 << 15).then_some((stored, key, tags_code))
 }
 
-/// Takes over a field, if it is what its type says.
-fn set(fields: &mut Header, topic: &mut Arc<str>, letter: u8, text: &str) -> Option<()> {
-    let int = || i32::try_from(number(text)?).ok();
-    let truth = || if text == "true" { Some(true) } else { (text == "false").then_some(false) };
-    match letter {
-        b'b' => {
-            if **topic != *text {
-                *topic = Arc::from(text);
-            }
-            fields.topic = topic.clone();
-        }
-        b'd' | b'l' => _ = int()?,
-        b'e' => fields.queue_id = int()?,
-        b'f' => fields.sys_flag = int()?,
-        b'g' => fields.born_timestamp = number(text)?,
-        b'h' => fields.flag = int()?,
-        b'i' => text.clone_into(&mut fields.properties),
-        b'j' => fields.reconsume_times = int()?,
-        b'k' => _ = truth()?,
-        b'm' => fields.batch = truth()?,
-        _ => {}
-    }
-    Some(())
+/// What a message's record has in common with those of a batch, but for the store's part.
+fn common(header: &Header, bits: i32, born_host: &[u8], store: (i64, &[u8])) -> Vec<u8> {
+    let hosts = i32::from(born_host.len() == 20) | i32::from(store.1.len() == 20) << 1;
+    let sys_flag = (header.sys_flag | bits) & !HOSTS_V6 | hosts << 4;
+    let mut common = Vec::with_capacity(72);
+    common.extend(sys_flag.to_be_bytes());
+    common.extend(header.born_timestamp.to_be_bytes());
+    common.extend(born_host);
+    common.extend(store.0.to_be_bytes());
+    common.extend(store.1);
+    common.extend(header.reconsume_times.to_be_bytes());
+    common.extend([0; 8]);
+    common
 }
 
-/// Properties as they are stored, and what was found in them.
-struct Properties {
-    stored: Vec<u8>,
-    key: std::ops::Range<usize>,
-    tags_code: i32,
+/// A topic's queues, its bits in sysFlag, and what its records have of it.
+type Topic = Option<(i32, i32, u32, Vec<u8>)>;
+
+fn look_up(find_topic: &Bound<PyAny>, name: &str) -> PyResult<Topic> {
+    let found = find_topic.call1((name,))?.extract::<Option<(i32, i32)>>()?;
+    Ok(found
+        .zip(topic_part(name))
+        .map(|((queues, bits), (magic, part))| (queues, bits, magic, part)))
 }
 
-/// See `SendRules` in `orbitmq/wire/plain_sends.py`.
-#[derive(FromPyObject)]
-struct Rules<'a>(
-    Bound<'a, PyBytes>,
-    String,
-    usize,
-    Vec<String>,
-    Bound<'a, PyBytes>,
-    String,
-    String,
-);
+type Encoded<'py> = (Bytes<'py>, Bound<'py, PyList>, Vec<Run<'py>>);
 
-impl Rules<'_> {
-    /// The properties of a plain message; none for those of others.
-    fn read(&self, text: &str) -> Option<Properties> {
-        let mut stored = Vec::with_capacity(text.len() + 1 + self.1.len());
-        stored.extend(text.as_bytes());
-        if stored.last().is_some_and(|last| *last != SEPARATOR) {
-            stored.push(SEPARATOR);
-        }
-        let (key_mark, tags_mark) = (&self.5.as_bytes()[1..], &self.6.as_bytes()[1..]);
-        let (mut key, mut tags, mut at) = (0..0, 0..0, 0);
-        for pair in stored.split(|byte| *byte == SEPARATOR) {
-            let value = |mark: &[u8]| at + mark.len()..at + pair.len();
-            if pair.starts_with(key_mark) {
-                key = value(key_mark);
-            } else if pair.starts_with(tags_mark) {
-                tags = value(tags_mark);
-            }
-            at += pair.len() + 1;
-        }
-        let is_special = |rest: &[u8]| self.3.iter().any(|mark| rest.starts_with(mark.as_bytes()));
-        let is_plain = !key.is_empty()
-            && stored[key.clone()].iter().all(u8::is_ascii_alphanumeric)
-            && !(0..stored.len())
-                .any(|at| stored[at].is_ascii_uppercase() && is_special(&stored[at..]));
-        let units = std::str::from_utf8(&stored[tags]).ok()?.encode_utf16();
-        let tags_code =
-            units.fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
-        stored.extend(self.1.as_bytes());
-        (is_plain && i16::try_from(stored.len()).is_ok()).then_some(Properties {
-            stored,
-            key,
-            tags_code,
-        })
-    }
-}
-
-/// What a queue gets; see `QueueRun` in `orbitmq/wire/plain_sends.py`.
-struct Run<'py> {
-    queue: Bound<'py, PyAny>,
-    first: i64,
-    position: i64,
-    size: i64,
-    units: Vec<u8>,
-    properties: Bound<'py, PyList>,
-}
-
-type Encoded<'py> = (Bound<'py, PyBytes>, Bound<'py, PyList>, Bound<'py, PyList>);
-
-/// See `encode_sends` in `orbitmq/wire/plain_sends.py`.
 #[pyfunction]
 #[pyo3(signature = (noted, first, rules, find_topic, find_queue, store_timestamp, position, limit, /))]
 #[allow(clippy::too_many_arguments)]
@@ -217,142 +84,92 @@ fn encode_sends<'py>(
     mut position: i64,
     limit: i64,
 ) -> PyResult<Encoded<'py>> {
-    let mut topics: HashMap<Arc<str>, Option<(i32, i32)>> = HashMap::new();
-    let mut runs: Vec<Run> = Vec::new();
-    let mut places: HashMap<(Arc<str>, i32), usize> = HashMap::new();
-    let (mut records, mut answer) = (Vec::new(), Vec::new());
-    let answers = PyList::empty(py);
+    let mut topics = HashMap::<Arc<str>, Topic>::new();
+    let mut places = HashMap::<(Arc<str>, i32), usize>::new();
+    let (mut runs, mut records, answers) = (Vec::<Run>::new(), Vec::new(), PyList::empty(py));
+    let store = (store_timestamp, rules.0.as_bytes());
     for index in first..noted.len() {
         let item = noted.get_item(index)?.cast_into::<PyTuple>()?;
-        let command = item.get_borrowed_item(0)?;
-        let Ok(command) = command.cast::<SendCommand>() else { break };
-        let (command, host) = (command.get(), item.get_item(1)?.cast_into::<PyBytes>()?);
-        let (header, body) = (&command.fields, command.body.as_bytes(py));
-        let topic = match topics.get(&header.topic) {
-            Some(topic) => *topic,
-            None => {
-                let topic = find_topic.call1((&*header.topic,))?.extract()?;
-                topics.insert(header.topic.clone(), topic);
-                topic
-            }
-        };
-        let Some((queues, bits)) = topic else { break };
-        let is_plain = !header.batch
+        let (command, host) = (item.get_item(0)?, item.get_item(1)?);
+        let Ok(command) = command.cast::<SendCommand>().map(|command| command.get()) else { break };
+        let (header, body) = (&command.header, command.body.as_bytes(py));
+        if !topics.contains_key(&header.topic) {
+            topics.insert(header.topic.clone(), look_up(find_topic, &header.topic)?);
+        }
+        let Some(Some((queues, bits, magic, topic))) = topics.get(&header.topic) else { break };
+        let is_plain = !header.is_batch
             && header.sys_flag & TRANSACTION_PREPARED == 0
-            && (0..queues).contains(&header.queue_id)
+            && (0..*queues).contains(&header.queue_id)
             && body.len() <= rules.2;
-        let Some(properties) = rules.read(&header.properties).filter(|_| is_plain) else { break };
-        let mut record = Record {
-            topic: &header.topic,
-            queue_id: header.queue_id,
-            body,
-            properties: &properties.stored,
-            flag: header.flag,
-            sys_flag: header.sys_flag | bits,
-            born_timestamp: header.born_timestamp,
-            born_host: host.as_bytes(),
-            store_timestamp,
-            store_host: rules.0.as_bytes(),
-            reconsume_times: header.reconsume_times,
-            queue_offset: 0,
-            position,
-        };
-        let Some(size) = record.size().filter(|size| position + i64::from(*size) <= limit) else {
+        let Some((properties, key, tags_code)) =
+            read(&header.properties, &rules).filter(|_| is_plain)
+        else {
             break;
         };
-        let place = match places.get(&(header.topic.clone(), header.queue_id)) {
-            Some(place) => *place,
-            None => {
-                let (queue, first) =
-                    find_queue.call1((&*header.topic, header.queue_id))?.extract()?;
-                runs.push(Run {
-                    queue,
-                    first,
-                    position,
-                    size: 0,
-                    units: Vec::new(),
-                    properties: PyList::empty(py),
-                });
-                places.insert((header.topic.clone(), header.queue_id), runs.len() - 1);
-                runs.len() - 1
-            }
-        };
-        let run = &mut runs[place];
-        record.queue_offset = run.first + run.properties.len() as i64;
-        record.write(&mut records, size);
-        run.units.extend(unit(position, size, properties.tags_code.into()));
-        run.properties.append(PyBytes::new(py, &properties.stored))?;
-        run.size += i64::from(size);
-        if command.flag & ONEWAY == 0 {
-            let numbers = [position, header.queue_id.into(), record.queue_offset, command.opaque];
-            fill(&mut answer, rules.4.as_bytes(), numbers, &properties.stored[properties.key])?;
-            answers.append(PyBytes::new(py, &answer))?;
-        } else {
-            answers.append(py.None())?;
+        let queue = (header.topic.clone(), header.queue_id);
+        let place = places.get(&queue).copied().unwrap_or(runs.len());
+        if place == runs.len() {
+            let (found, next) = find_queue.call1((&*header.topic, header.queue_id))?.extract()?;
+            runs.push((found, next, position, 0, Vec::new(), PyList::empty(py)));
         }
-        position += i64::from(size);
+        let run = &mut runs[place];
+        let head = Head {
+            magic: *magic,
+            queue_id: header.queue_id,
+            flag: header.flag.to_be_bytes(),
+            queue_offset: run.1 + run.5.len() as i64,
+            position,
+            common: &common(header, *bits, host.cast::<PyBytes>()?.as_bytes(), store),
+        };
+        let parts = (body, &topic[..], &properties[..]);
+        let Some(end) = head.write((&mut records, &mut run.4), parts, tags_code, limit) else {
+            runs.truncate(places.len());
+            break;
+        };
+        places.insert(queue, place);
+        run.3 += end - position;
+        run.5.append(PyBytes::new(py, &properties))?;
+        if command.is_oneway {
+            answers.append(py.None())?;
+        } else {
+            let numbers = [position, header.queue_id.into(), head.queue_offset, command.opaque];
+            answers.append(PyBytes::new(py, &fill(rules.4.as_bytes(), numbers, &key)?))?;
+        }
+        position = end;
     }
-    runs.sort_by_key(|run| run.units.last_chunk::<20>().copied());
-    let finished = runs.into_iter().map(|run| {
-        (run.queue, run.first, run.position, run.size, PyBytes::new(py, &run.units), run.properties)
-    });
-    Ok((PyBytes::new(py, &records), answers, PyList::new(py, finished.collect::<Vec<_>>())?))
+    runs.sort_by_key(|run| run.4.last_chunk::<20>().copied());
+    Ok((PyBytes::new(py, &records), answers, runs))
 }
 
 /// A frame without a body, whose header is `text` filled with these values in their order.
-fn fill(frame: &mut Vec<u8>, text: &[u8], numbers: [i64; 4], key: &[u8]) -> PyResult<()> {
-    frame.clear();
+fn fill(text: &[u8], numbers: [i64; 4], key: &[u8]) -> PyResult<Vec<u8>> {
+    let mut frame = Vec::with_capacity(text.len() + key.len() + 100);
     frame.extend([0; 8]);
     let mut numbers = numbers.into_iter();
     let mut parts = text.split(|byte| *byte == b'%');
     frame.extend(parts.next().unwrap_or_default());
     while let Some(part) = parts.next() {
-        let rest = match part {
-            [b'd', rest @ ..] => {
-                decimal(frame, numbers.next().unwrap_or_default());
-                rest
-            }
-            [b'0', b'1', b'6', b'X', rest @ ..] => {
-                let number = numbers.next().unwrap_or_default();
-                frame.extend(
-                    (0..16)
-                        .rev()
-                        .map(|digit| b"0123456789ABCDEF"[(number >> (4 * digit) & 15) as usize]),
-                );
-                rest
-            }
-            [b'b', rest @ ..] => {
-                frame.extend(key);
-                rest
-            }
-            [] => {
-                frame.push(b'%');
-                parts.next().unwrap_or_default()
-            }
-            _ => return Err(PyValueError::new_err("an answer has a directive that is not known")),
+        let rest = if let Some(rest) = part.strip_prefix(b"d") {
+            write!(frame, "{}", numbers.next().unwrap_or_default())?;
+            rest
+        } else if let Some(rest) = part.strip_prefix(b"016X") {
+            write!(frame, "{:016X}", numbers.next().unwrap_or_default())?;
+            rest
+        } else if let Some(rest) = part.strip_prefix(b"b") {
+            frame.extend(key);
+            rest
+        } else if part.is_empty() {
+            frame.push(b'%');
+            parts.next().unwrap_or_default()
+        } else {
+            return Err(PyValueError::new_err("an answer has a directive that is not known"));
         };
         frame.extend(rest);
     }
     let length = (frame.len() - 8) as u32;
     frame[..4].copy_from_slice(&(length + 4).to_be_bytes());
     frame[4..8].copy_from_slice(&length.to_be_bytes());
-    Ok(())
-}
-
-fn decimal(text: &mut Vec<u8>, number: i64) {
-    if number < 0 {
-        text.push(b'-');
-    }
-    let (mut digits, mut rest, mut at) = ([0; 20], number.unsigned_abs(), 20);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    text.extend(&digits[at..]);
+    Ok(frame)
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orbitmq import EmbeddedBroker, Message, Producer
+from orbitmq import EmbeddedBroker, LitePullConsumer, Message, Producer
 from orbitmq.spark import archive
+from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import run, snippet
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.spark]
@@ -33,6 +34,23 @@ def test_an_archive_is_a_table(name_server: str, capfd: pytest.CaptureFixture[st
     code = snippet("docs/spark-archive.md", "spark.read.parquet")
     run(code.replace('"flights-archive"', f'"{Path.cwd() / "flights-archive"}"'), name_server)
     assert "|  UA|    1|" in capfd.readouterr().out
+
+
+def test_bodies_are_decoded(name_server: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with Producer("pages", name_server=name_server) as producer:
+        for body in (b'{"id": 7, "price": 12.5}', b'{"id": "x"}'):
+            producer.send(Message("prices", body))
+    run(snippet("docs/spark-decode.md", 'format="json"'), name_server)
+    assert "|  7| 12.5|" in capfd.readouterr().out
+    with LitePullConsumer(
+        "pages", name_server=name_server, consume_from_where="CONSUME_FROM_FIRST_OFFSET"
+    ) as consumer:
+        consumer.subscribe("prices-dead")
+
+        def arrived() -> bool:
+            return b'{"id": "x"}' in [message.body for message in consumer.poll(timeout=1)]
+
+        wait_until(arrived, timeout=30)
 
 
 def test_a_listener(name_server: str) -> None:

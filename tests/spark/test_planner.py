@@ -7,15 +7,19 @@ import time
 
 import pytest
 
+from orbitmq import codes
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ConnectError, DataLossError, NetworkError, TopicNotFoundError
 from orbitmq.net.blocking import BlockingConnection
+from orbitmq.net.connection import Connection
 from orbitmq.spark.pulling import RangeReader
 from orbitmq.testing.clock import ManualClock
+from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
+from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from orbitmq.wire.signing import Fields
-from tests.spark.fake_cluster import cluster, server
+from tests.spark.fake_cluster import answer, cluster, server
 from tests.spark.planners import FakeTopic, Offset, Topic, as_spark_keeps, planner_of
 
 
@@ -210,7 +214,7 @@ def test_name_servers_that_go_away_leave_the_last_route() -> None:
         fake.end = 6
         assert planner.latest_offset(start) != start
         with pytest.raises(ConnectError, match="check nameServer"):
-            planner_of(name_server, "T").latest_offset(start)
+            planner_of(name_server, "T", brokerWaitMs="0").latest_offset(start)
 
 
 def test_a_topic_that_does_not_exist_is_named(broker: EmbeddedBroker) -> None:
@@ -318,6 +322,40 @@ def test_the_first_batch_waits_for_a_broker_that_is_away(monkeypatch: pytest.Mon
         planner = planner_of(address, "T")
         end = planner.latest_offset({"initial": "earliest"})
         assert [item.end for item in planner.ranges({"initial": "earliest"}, end)] == [5]
+
+
+def test_a_query_that_is_started_again_waits_for_a_broker_nobody_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its last batch is planned by the checkpoint, and the name server has forgotten its topic."""
+    start, end = ({"topics": {"T": {"broker-0": {"0": offset}}}} for offset in (2, 5))
+    known = False
+
+    def back(_seconds: float) -> None:
+        nonlocal known
+        known = True
+
+    monkeypatch.setattr(time, "sleep", back)
+    with cluster(FakeTopic(end=5), queues=1) as address:
+
+        def forgetful(command: RemotingCommand, connection: Connection) -> None:
+            if not known:
+                answer(command, connection, codes.TOPIC_NOT_EXIST)
+                return
+            queues = [QueueData("broker-0", 1, 1, 6)]
+            route = TopicRouteData(queues, [BrokerData("c", "broker-0", {0: address})])
+            answer(command, connection, body=route.encode(standard=True))
+
+        with server(forgetful) as name_server:
+            (found,) = planner_of(name_server, "T").ranges(start, end)
+            assert (found.begin, found.end, found.address) == (2, 5, address)
+            known = False
+            planner = planner_of(name_server, "T")
+            assert planner.latest_offset(end) is end
+            assert known
+            known = False
+            with pytest.raises(ConnectError, match="topic 'T' has no route"):
+                planner_of(name_server, "T", brokerWaitMs="0").ranges(start, end)
 
 
 def test_a_batch_waits_for_enough_messages_and_is_cut_to_size(broker: EmbeddedBroker) -> None:

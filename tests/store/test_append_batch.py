@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from orbitmq.errors import DiskFullError, InvalidMessageError, RecordError, StoreError
 from orbitmq.store.message_store import MessageStore
 from orbitmq.testing.clock import ManualClock
-from orbitmq.wire.ids import host_bytes
-from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft
+from orbitmq.wire.ids import host_bytes, tags_code
+from orbitmq.wire.properties import find_property
+from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft, encode_batch
 from tests.store.support import (
     HOST,
     TOPIC,
@@ -33,7 +34,9 @@ ITEMS = st.lists(
     st.tuples(
         st.integers(-(1 << 31), (1 << 31) - 1),
         st.binary(max_size=300),
-        st.sampled_from([b"", b"a\x01b\x02", b"KEYS\x01k1 k2\x02", b"torn\x01\0", bytes(99)]),
+        st.sampled_from(
+            [b"", b"a\x01b\x02", b"KEYS\x01k1 k2\x02TAGS\x01A\x02", b"torn\x01\0", bytes(99)]
+        ),
     ),
     min_size=1,
     max_size=12,
@@ -60,10 +63,14 @@ def one_by_one(store: MessageStore, common: Draft, items: list[BatchItem]) -> li
     return [
         store.append(
             msgspec.structs.replace(
-                common, flag=flag, body=body, properties=properties, tags_code=number
+                common,
+                flag=flag,
+                body=body,
+                properties=properties,
+                tags_code=tags_code(find_property(properties, "TAGS")),
             )
         ).physical_offset
-        for number, (flag, body, properties) in enumerate(items)
+        for flag, body, properties in items
     ]
 
 
@@ -82,7 +89,7 @@ def test_a_batch_leaves_the_bytes_its_messages_would(
             for each in (batch_store, store):
                 each.append(draft(bytes(before)))  # so that files end elsewhere
             for common, items in batches:
-                placed = batch_store.append_batch(common, items, range(len(items)))
+                placed = batch_store.append_batch(common, encode_batch(items))
                 assert placed.physical_offsets == one_by_one(store, common, items)
             for each in (batch_store, store):
                 each.write()
@@ -107,7 +114,7 @@ def index_bytes(directory: Path) -> list[bytes]:
 def test_a_batch_is_found_after_a_restart(tmp_path: Path) -> None:
     items = [(n, b"%d" % n, b"KEYS\x01k%d\x02" % n) for n in range(40)]
     with opened(tmp_path) as store:
-        placed = store.append_batch(draft(b""), items, [0] * 40)
+        placed = store.append_batch(draft(b""), encode_batch(items))
         assert (placed.queue_offset, store.staged) == (0, 40)
         assert store.append(draft(b"next")).queue_offset == 40
         store.write()
@@ -121,19 +128,21 @@ def test_a_batch_is_found_after_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        ((0, bytes(5000), b""), InvalidMessageError),
-        ((0, bytes(4000), b""), InvalidMessageError),
-        ((1 << 31, b"", b""), RecordError),
+        (encode_batch([(0, bytes(5000), b"")]), InvalidMessageError),
+        (encode_batch([(0, bytes(4000), b"")]), InvalidMessageError),
+        (encode_batch([(0, b"torn", b"a\x01b\x02")])[:-1], RecordError),
     ],
-    ids=["body", "record", "flag"],
+    ids=["body", "record", "torn"],
 )
 def test_what_cannot_be_stored_keeps_the_whole_batch_out(
-    tmp_path: Path, wrong: BatchItem, error: type[Exception]
+    tmp_path: Path, wrong: bytes, error: type[Exception]
 ) -> None:
-    fine = (0, bytes(1500), b"")
+    fine = encode_batch([(0, bytes(1500), b"")] * 3)
     with opened(tmp_path) as store:
         with pytest.raises(error):
-            store.append_batch(draft(b""), [fine, fine, fine, wrong], [0] * 4)
+            store.append_batch(draft(b""), fine + wrong)
+        with pytest.raises(RecordError, match="without messages"):
+            store.append_batch(draft(b""), b"")
         assert store.staged == 0
         store.write()
         assert put(store, b"next") == [0]
@@ -146,11 +155,11 @@ def test_a_batch_that_the_disk_does_not_take_gives_its_offsets_back(tmp_path: Pa
     with opened(tmp_path, ops=disk) as store:
         put(store, b"before")
         disk.room = 2000
-        store.append_batch(draft(b""), items, [0] * 5)
+        store.append_batch(draft(b""), encode_batch(items))
         with pytest.raises(DiskFullError):
             store.write()
         disk.room = None
-        placed = store.append_batch(draft(b""), items[:1], [0])
+        placed = store.append_batch(draft(b""), encode_batch(items[:1]))
         assert (placed.queue_offset, store.staged) == (1, 1)
         store.write()
         assert [len(body) for body in bodies(store)] == [6, 1500]
@@ -160,4 +169,4 @@ def test_a_closed_store_takes_no_batch(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         pass
     with pytest.raises(StoreError, match="is closed"):
-        store.append_batch(draft(b""), [(0, b"x", b"")], [0])
+        store.append_batch(draft(b""), encode_batch([(0, b"x", b"")]))

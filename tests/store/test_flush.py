@@ -21,6 +21,7 @@ from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.file_ops import FILE_OPS, FileOps
 from orbitmq.store.message_store import MessageStore
 from orbitmq.testing.wait import wait_until
+from orbitmq.wire.record import encode_batch
 from tests.store.support import (
     HOUR_MS,
     TOPIC,
@@ -273,7 +274,7 @@ def test_messages_are_refused_before_they_are_staged_when_too_much_waits(tmp_pat
             store.append(draft(b"refused"))
         assert store.staged == 0
         with pytest.raises(StoreError, match="bytes wait already"):
-            store.append_batch(draft(b""), [(0, b"refused", b"")], [0])
+            store.append_batch(draft(b""), encode_batch([(0, b"refused", b"")]))
         disk.failures = 0
         assert flushed(store) is None
         put(store, b"taken again")

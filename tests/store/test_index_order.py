@@ -109,6 +109,8 @@ def test_whoever_looks_for_a_key_has_it_without_the_pauses(
         assert set(watched.rests) == {key_index._BREATH_SECONDS}
         assert index.find(f"{TOPIC}1", "k19", 9).offsets == places[-1:]
         wait_until(lambda: not index._hurry.is_set(), "nobody to look for a key")
-        put(store, 20)
-        store.write()
+        with index._lock:
+            for number in range(20, 23):
+                put(store, number)
+                store.write()
         wait_until(lambda: max(watched.rests) > key_index._BREATH_SECONDS, "a pause")

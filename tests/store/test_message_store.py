@@ -28,6 +28,7 @@ from orbitmq.wire.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
+    encode_batch,
     record_size,
 )
 from tests.store.support import (
@@ -188,14 +189,14 @@ def test_listeners_hear_queue_by_queue_what_a_write_brought(tmp_path: Path) -> N
         for queue_id, tag in ((0, "A"), (1, "A"), (0, "B")):
             store.append(draft(b"x", queue_id=queue_id, tags=tag))
         store.append(draft(b"x", sys_flag=TRANSACTION_PREPARED))
-        items = [(0, b"y", b"city\x01%d\x02" % n) for n in range(2)]
-        store.append_batch(draft(b""), items, [7, 8])
+        items = [(0, b"y", b"city\x011\x02"), (0, b"y", b"TAGS\x01B\x02")]
+        store.append_batch(draft(b""), encode_batch(items))
         assert heard == []
         store.write()
         store.write()
     a, b = (tags_code(tag) for tag in "AB")
     tag_a, tag_b = b"TAGS\x01A\x02", b"TAGS\x01B\x02"
-    of_batch = [(3, 7, b"city\x010\x02"), (4, 8, b"city\x011\x02")]
+    of_batch = [(3, 0, b"city\x011\x02"), (4, b, tag_b)]
     assert heard == [{0: [(1, a, tag_a), (2, b, tag_b), *of_batch], 1: [(1, a, tag_a)]}]
 
 

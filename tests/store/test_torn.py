@@ -13,7 +13,7 @@ from orbitmq.errors import InvalidMessageError
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.ids import host_bytes
 from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, decode_properties
-from orbitmq.wire.record import Draft, encode_record
+from orbitmq.wire.record import Draft, encode_batch, encode_record
 from tests.store.support import (
     TOPIC,
     QuickOps,
@@ -155,7 +155,7 @@ def test_properties_that_leave_no_room_for_the_separator_are_refused(tmp_path: P
         longest = bytes(MAX_PROPERTIES_BYTES)
         items = [(0, b"body", b""), (0, b"body", longest)]
         with pytest.raises(InvalidMessageError, match="cannot end in a NUL"):
-            store.append_batch(with_properties(b""), items, [0, 0])
+            store.append_batch(with_properties(b""), encode_batch(items))
         assert store.staged == 0
         store.append(with_properties(longest[1:]))
 
@@ -164,7 +164,7 @@ def test_a_batch_with_one_message_too_long_is_refused_as_a_whole(tmp_path: Path)
     with opened(tmp_path, small(max_message_size=1 << 20)) as store:
         items = [(0, b"body", b""), (0, bytes(SIZE), b"")]
         with pytest.raises(InvalidMessageError, match="mapped_file_size"):
-            store.append_batch(with_properties(b""), items, [0, 0])
+            store.append_batch(with_properties(b""), encode_batch(items))
         assert store.staged == 0
 
 

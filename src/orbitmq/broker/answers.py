@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from orbitmq import codes
@@ -37,6 +39,8 @@ _FRAME: Final = 1024
 
 _Waiting: TypeAlias = tuple[Connection, RemotingCommand, bytes]
 """A request, and what its connection gets when the write succeeds."""
+
+_connection: Final[Callable[[_Waiting], Connection]] = itemgetter(0)
 
 
 class WriteAnswers:
@@ -152,8 +156,13 @@ def _refuse(waiting: list[_Waiting], error: StoreError) -> None:
 
 
 def _release(waiting: list[_Waiting], unflushed: StoreError | None) -> None:
-    for connection, request, answer in waiting:
-        connection.send(answer if unflushed is None else _in_doubt(request, answer))
+    for connection, answers in groupby(waiting, _connection):
+        connection.send(
+            *[
+                answer if unflushed is None else _in_doubt(request, answer)
+                for _, request, answer in answers
+            ]
+        )
 
 
 def _in_doubt(request: RemotingCommand, answer: bytes) -> bytes:

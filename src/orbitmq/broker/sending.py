@@ -48,10 +48,9 @@ from orbitmq.wire.properties import (
     encode_properties,
     find_property,
 )
-from orbitmq.wire.record import MULTI_TAGS, BatchItem, Draft, decode_batch
+from orbitmq.wire.record import MULTI_TAGS, Draft
 
 _SPECIAL: Final = (DELAY, TRANSACTION_PREPARED, "TIMER_DELIVER", POP_CK)
-_TAGS: Final = TAGS.encode()
 _MULTI_TAG: Final = "MULTI_TAG"
 
 
@@ -210,8 +209,8 @@ class Sending:
                 f"the batch to {name} is refused: neither retry topics nor delays go with a "
                 "batch; send its messages one by one"
             )
-        data = bytes(body)
-        items = _batch_items(name, data)
+        if not body:
+            raise _illegal(f"the batch to {name} is empty: put a message into it")
         common = Draft(
             name,
             queue_id,
@@ -225,7 +224,10 @@ class Sending:
             self._store_host,
             request.reconsume_times or 0,
         )
-        placed = self._store.append_batch(common, items, _tags_codes(data, items))
+        try:
+            placed = self._store.append_batch(common, bytes(body))
+        except RecordError as error:
+            raise _illegal(f"the batch to {name} cannot be read: {error}") from error
         return PlacedBatch(
             queue_id,
             placed.queue_offset,
@@ -341,22 +343,6 @@ def _sys_flag(request: SendRequest, topic: TopicConfig) -> int:
 
 def _filter_bits(topic: TopicConfig) -> int:
     return MULTI_TAGS if topic.topic_filter_type == _MULTI_TAG else 0
-
-
-def _tags_codes(body: bytes, items: list[BatchItem]) -> list[int]:
-    if _TAGS not in body:
-        return [0] * len(items)
-    return [tags_code(find_property(properties, TAGS)) for _, _, properties in items]
-
-
-def _batch_items(topic: str, body: bytes) -> list[BatchItem]:
-    try:
-        items = decode_batch(body)
-    except RecordError as error:
-        raise _illegal(f"the batch to {topic} cannot be read: {error}") from error
-    if not items:
-        raise _illegal(f"the batch to {topic} is empty: put a message into it")
-    return items
 
 
 def _too_many_properties(size: int) -> BrokerError:

@@ -28,14 +28,28 @@ from orbitmq.spark.session import local_session
 
 if TYPE_CHECKING:
     from orbitmq.spark.archiving import archive
+    from orbitmq.spark.decoding import decode
     from orbitmq.spark.listeners import process
     from orbitmq.spark.replaying import replay
+    from orbitmq.spark.undecoded import dead_letter_rows, dead_letters
 
-__all__ = ["archive", "local_session", "process", "provide_java", "replay"]
+__all__ = [
+    "archive",
+    "dead_letter_rows",
+    "dead_letters",
+    "decode",
+    "local_session",
+    "process",
+    "provide_java",
+    "replay",
+]
 
 # Spark's workers import this package to read and write, and need nothing of these.
 _HOMES: Final = {
     "archive": "orbitmq.spark.archiving",
+    "dead_letter_rows": "orbitmq.spark.undecoded",
+    "dead_letters": "orbitmq.spark.undecoded",
+    "decode": "orbitmq.spark.decoding",
     "process": "orbitmq.spark.listeners",
     "replay": "orbitmq.spark.replaying",
 }

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
+Ids: TypeAlias = npt.NDArray[np.uint8]
+"""A row of 32 hexadecimal digits, as ASCII, for each message."""
 
 ALONE: Final = 1 << 30
 """In a message's kind: it may not travel in a batch, which a delayed message may not."""
@@ -38,16 +40,20 @@ class Frames:
     """Messages as they lie in the body of a batch, one behind the other.
 
     ``offsets`` tell where in ``data`` each begins, and where the last one ends. ``kinds`` has the
-    sysFlag of each, and ALONE; ``rows`` its number among the rows of the task.
+    sysFlag of each, and ALONE; ``rows`` its number among the rows of the task; ``ids`` the 32
+    digits of its unique id.
     """
 
-    __slots__ = ("data", "kinds", "offsets", "rows")
+    __slots__ = ("data", "ids", "kinds", "offsets", "rows")
 
-    def __init__(self, data: memoryview, offsets: Numbers, kinds: Numbers, rows: Numbers) -> None:
+    def __init__(
+        self, data: memoryview, offsets: Numbers, kinds: Numbers, rows: Numbers, ids: Ids
+    ) -> None:
         self.data = data
         self.offsets = offsets
         self.kinds = kinds
         self.rows = rows
+        self.ids = ids
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -55,7 +61,7 @@ class Frames:
     def only(self, wanted: Numbers) -> Frames:
         """The messages with these indices, in their order."""
         taken = _array(self.data, self.offsets).take(pa.array(wanted))
-        return _frames(taken, self.kinds[wanted], self.rows[wanted])
+        return frames_of(taken, self.kinds[wanted], self.rows[wanted], self.ids[wanted])
 
     def run_end(self, begin: int) -> int:
         """Where the messages of one kind that begin with number ``begin`` end."""
@@ -72,22 +78,27 @@ class Frames:
         return self.data[self.offsets[begin] : self.offsets[end]]
 
 
-def frames_of(body: Any, properties: Any, flags: Any, kinds: Numbers, rows: Numbers) -> Frames:
-    """Messages of Arrow's binary arrays ``body`` and ``properties``; ``flags`` may be numbers."""
+def joined(body: Any, properties: Any, flags: Any) -> Any:
+    """Each message of Arrow's binary arrays ``body`` and ``properties`` as a batch has it."""
     count = len(body)
     body_lengths, property_lengths = lengths(body), lengths(properties)
     heads = np.zeros(count, _HEAD)
     heads["size"] = BESIDE + body_lengths + property_lengths
     heads["flag"] = flags
     heads["body_length"] = body_lengths
-    joined = pc.binary_join_element_wise(
+    return pc.binary_join_element_wise(
         fixed(heads.view(np.uint8).reshape(count, _HEAD.itemsize)),
         body,
         fixed(property_lengths.astype(_LENGTH).view(np.uint8).reshape(count, _LENGTH.itemsize)),
         properties,
         b"",
     )
-    return _frames(joined, kinds, rows)
+
+
+def frames_of(array: Any, kinds: Numbers, rows: Numbers, ids: Ids) -> Frames:
+    """What :func:`joined` gave, with what belongs to it."""
+    offsets, data = bytes_of(array)
+    return Frames(data, offsets, kinds, rows, ids)
 
 
 def parts_of(frame: memoryview | bytes) -> Parts:
@@ -115,10 +126,11 @@ def lengths(array: Any) -> Numbers:
     return numbers
 
 
-def _frames(array: Any, kinds: Numbers, rows: Numbers) -> Frames:
+def bytes_of(array: Any) -> tuple[Numbers, memoryview]:
+    """Where each element of a binary array begins, and the last one ends, in which bytes."""
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    return Frames(memoryview(data or b""), ends.astype(np.int64), kinds, rows)
+    return ends.astype(np.int64), memoryview(data or b"")
 
 
 def _array(data: memoryview, offsets: Numbers) -> Any:

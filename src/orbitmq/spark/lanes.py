@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from orbitmq.message import MessageQueue
 from orbitmq.spark.frames import ALONE, Frames
 from orbitmq.spark.patience import Patience
@@ -29,7 +31,7 @@ class Batch:
     ``placed`` ones belong to their queue, whatever happens to it.
     """
 
-    __slots__ = ("count", "kind", "parts", "patience", "placed", "size")
+    __slots__ = ("count", "kind", "parts", "patience", "placed", "size", "suspect")
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
@@ -38,6 +40,7 @@ class Batch:
         self.kind = 0
         self.placed = False
         self.patience: Patience | None = None  # once it has failed
+        self.suspect = False  # it may have been stored, and that matters
 
     @property
     def sys_flag(self) -> int:
@@ -86,6 +89,22 @@ class Batch:
                     half._take(part)
         return halves
 
+    def ids(self) -> list[bytes]:
+        """The unique id of each message."""
+        return [bytes(row) for frames, begin, end in self.parts for row in frames.ids[begin:end]]
+
+    def only(self, wanted: Sequence[bool]) -> Batch:
+        """The messages for which ``wanted`` is true."""
+        rest = Batch()
+        rest.kind, rest.placed, rest.patience = self.kind, self.placed, self.patience
+        at = 0
+        for frames, begin, end in self.parts:
+            chosen = np.flatnonzero(wanted[at : at + end - begin])
+            at += end - begin
+            if len(chosen):
+                rest._take(Part(frames.only(begin + chosen), 0, len(chosen)))
+        return rest
+
     def _take(self, part: Part) -> None:
         self.parts.append(part)
         self.count += part.end - part.begin
@@ -95,7 +114,7 @@ class Batch:
 class Lane:
     """One queue of a topic, at the master's ``address``."""
 
-    __slots__ = ("address", "backlog", "busy", "filling", "queue")
+    __slots__ = ("address", "backlog", "busy", "filling", "next_offset", "queue")
 
     def __init__(self, queue: MessageQueue, address: str) -> None:
         self.queue = queue
@@ -103,6 +122,8 @@ class Lane:
         self.filling = Batch()
         self.backlog: deque[Batch] = deque()  # what goes before the batch being filled
         self.busy = False
+        self.next_offset = 0
+        """Of what was acknowledged here nothing is at this offset or behind it."""
 
 
 class Lanes:

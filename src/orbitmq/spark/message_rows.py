@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from orbitmq.errors import IllegalNameError, InvalidMessageError
 from orbitmq.names import check_topic
-from orbitmq.spark.frames import ALONE, Frames, Numbers, fixed, frames_of, lengths
+from orbitmq.spark.frames import ALONE, Frames, Ids, Numbers, fixed, frames_of, joined, lengths
 from orbitmq.spark.placing import Placing, by_function, by_hash, by_queue
-from orbitmq.spark.write_options import WriteOptions
+from orbitmq.spark.write_options import AT_LEAST_ONCE, WriteOptions
 from orbitmq.wire.compress import compress
 from orbitmq.wire.properties import (
     DELAY,
@@ -48,8 +48,6 @@ _ID_BEGIN: Final = np.frombuffer(f"{UNIQ_KEY}\x01".encode(), np.uint8)
 _ID_END: Final = 2
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-Ids: TypeAlias = npt.NDArray[np.uint8]
-"""A row of 32 hexadecimal digits, as ASCII, for each message."""
 
 
 class Messages(NamedTuple):
@@ -74,21 +72,40 @@ class MessageRows:
         self._first = first
         self.count: int = batch.num_rows
 
-    def messages(self, ids: Ids) -> Iterator[Messages]:
-        """All rows, topic by topic, with unique ``ids``; one in the column properties wins.
+    def messages(self, ids: Ids, *, ids_win: bool = False) -> Iterator[Messages]:
+        """All rows, topic by topic, with unique ``ids``.
 
-        Raises InvalidMessageError for the first row that is not a message.
+        One in the column properties counts more, unless ``ids_win``. Raises InvalidMessageError for
+        the first row that is not a message.
         """
         self._check()
         bodies, kinds = self._compressed()
-        properties = pc.binary_join_element_wise(_id_pairs(ids), self.properties, b"")
+        pairs = [_id_pairs(ids), self.properties]
+        properties = pc.binary_join_element_wise(*(pairs[::-1] if ids_win else pairs), b"")
         too_long = f"its properties take more than {MAX_PROPERTIES_BYTES} bytes together"
         self.refuse(lengths(properties) > MAX_PROPERTIES_BYTES, too_long)
         rows = np.arange(self._first, self._first + self.count, dtype=np.int64)
-        frames = frames_of(bodies, properties, self._flags(), kinds | self._alone(), rows)
+        messages = joined(bodies, properties, self._flags())
+        frames = frames_of(messages, kinds | self._alone(), rows, ids)
         for topic, indices in self._topics():
             some = frames if indices is None else frames.only(indices)
             yield Messages(topic, some, self._placing(indices))
+
+    @property
+    def first(self) -> int:
+        """The number of the first row in its task."""
+        return self._first
+
+    def identities(self) -> Any:
+        """What tells each row from others, an Arrow binary array.
+
+        That is its column rowKey where there is one, or all that its message holds but a unique id.
+        """
+        keys = self.column("rowKey")
+        if keys is None:
+            return joined(self.bodies, self.properties, self._flags())
+        self.refuse(lengths(keys) == 0, "its rowKey is null or empty")
+        return _binary(keys)
 
     def column(self, name: str) -> Any:
         """The column ``name``, None where there is none."""
@@ -183,6 +200,8 @@ class MessageRows:
         entries = self._entries
         if entries is not None:
             delayed[entries.rows_with(_DELAY_PROPERTIES)] = True
+        if self._options.guarantee != AT_LEAST_ONCE:
+            self.refuse(delayed, f"a delay, which needs deliveryGuarantee={AT_LEAST_ONCE}")
         return np.where(delayed, ALONE, 0)
 
     @cached_property

@@ -59,6 +59,11 @@ _OF_STREAMS: Final = {
     "idleWaitMs": "a batch does not wait",
 }
 
+_OF_BATCHES: Final = {
+    **dict.fromkeys(_ENDS, "a stream has no end"),
+    "pushFilters": "Spark hands no filters to streams",
+}
+
 READ_NAMES: Final = (
     "nameServer",
     "profile",
@@ -69,7 +74,7 @@ READ_NAMES: Final = (
     "group",
     *_STARTS,
     "startingOffsetsByTimestampStrategy",
-    *_ENDS,
+    *_OF_BATCHES,
     "failOnDataLoss",
     *_OF_STREAMS,
     "maxTasks",
@@ -132,6 +137,9 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     ending_offsets: Boundary = LATEST
     """endingOffsets, endingTimestamp, endingOffsetsByTimestamp: likewise; latest by default. Batch
     only."""
+    push_filters: bool = False
+    """pushFilters: whether Spark's own filters on queueId, queueOffset, storeTimestamp, tags and
+    keys decide what is read; see :mod:`orbitmq.spark.pushdown`. Batch only."""
     new_queue_offsets: Literal["earliest", "latest"] = EARLIEST
     """newQueueOffsets: where queues and topics are read from that appear while a stream runs, or
     while it is stopped: earliest (default) or latest."""
@@ -176,8 +184,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
     """
     given = Given(options, "reading", READ_NAMES)
     if streaming:
-        for name in _ENDS:
-            given.refuse(name, "a stream has no end; leave the option out")
+        for name, reason in _OF_BATCHES.items():
+            given.refuse(name, f"{reason}; leave the option out")
     elif streaming is not None:
         for name, reason in _OF_STREAMS.items():
             given.refuse(name, f"{reason}; leave the option out")
@@ -202,6 +210,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None) -> ReadO
         )
         == "error",
         ending_offsets=_boundary(given, _ENDS, choice, LATEST),
+        push_filters=given.get("pushFilters", boolean, default=False),
         new_queue_offsets=given.get("newQueueOffsets", one_of(EARLIEST, LATEST), EARLIEST),
         admission=_admission(given),
         fail_on_data_loss=given.get("failOnDataLoss", boolean, default=True),
@@ -280,7 +289,8 @@ def _tasks(given: Given, *, streaming: bool) -> TaskLimits:
 
 
 def _sql(text: str) -> str:
-    compile_sql(text)
+    if ignored := compile_sql(text).ignored:
+        raise ValueError(f"one whole condition: brokers would ignore {ignored!r}")
     return text
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import BrokerError, NetworkError
 
 log = logging.getLogger("orbitmq.spark")
+
+_T = TypeVar("_T")
 
 BROKER_WAIT_MS: Final = 120_000
 """The option brokerWaitMs, unless it is given."""
@@ -61,3 +64,13 @@ class Patience:
         where = f" by {error.address}" if error.address else ""
         log.warning("%s%s goes on in %.0f s at most, after: %s", self._doing, where, left, error)
         time.sleep(min(0.05 * 2**self._failures, _LONGEST_SLEEP_SECONDS, left))
+
+
+def patiently(doing: str, wait_ms: int, call: Callable[[], _T]) -> _T:
+    """What ``call`` returns, called again as long as a :class:`Patience` lasts with its errors."""
+    patience = Patience(doing, wait_ms)
+    while True:
+        try:
+            return call()
+        except (NetworkError, BrokerError) as error:
+            patience.wait_after(error)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
-from orbitmq.errors import NetworkError, OrbitMQError
+from orbitmq.errors import ConnectError, NetworkError, OrbitMQError, TopicNotFoundError
 from orbitmq.spark.admission import Admittance
 from orbitmq.spark.boundaries import Resolver
 from orbitmq.spark.offsets import (
@@ -25,6 +25,7 @@ from orbitmq.spark.offsets import (
     check_loss,
 )
 from orbitmq.spark.options import ReadOptions
+from orbitmq.spark.patience import Patience
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.sizes import RecordSizes
 from orbitmq.spark.topic import MANY, TopicClient
@@ -88,7 +89,7 @@ class StreamPlanner:
             raise OrbitMQError(f"{start} and {end} are not a batch: no beginning of {min(unknown)}")
         moved = {queue: last for queue, last in position.queues.items() if last > begins[queue]}
         if moved.keys() - self._topics.addresses.keys():
-            self._topics.refresh()
+            self._wait_for(moved)
         return [
             QueueRange(*queue, self._topics.address(queue), begins[queue], last)
             for queue, last in moved.items()
@@ -101,6 +102,25 @@ class StreamPlanner:
     def close(self) -> None:
         """Leave the brokers."""
         self._watch.close()
+
+    def _wait_for(self, queues: Collection[Queue]) -> None:
+        """Wait until it is known where ``queues`` of a batch that was planned are read.
+
+        When a query is started again their broker may be away, and the name server know nothing of
+        it, nor of its topics.
+        """
+        patience = Patience("planning", self._options.broker_wait_ms)
+        while True:
+            try:
+                self._topics.refresh()
+                for queue in queues:
+                    self._topics.address(queue)
+            except TopicNotFoundError as error:
+                patience.wait_after(ConnectError(str(error), error.address))
+            except NetworkError as error:
+                patience.wait_after(error)
+            else:
+                return
 
     def _position(self, document: dict[str, Any]) -> Position:
         return Position.from_json(document, self._options.choice.only_topic)
@@ -217,6 +237,8 @@ class StreamPlanner:
         if all_brokers:
             bounds = self._topics.all_bounds(self._options.broker_wait_ms)
         else:
+            if not self._topics.addresses:
+                self._wait_for(())
             self._topics.refresh()
             bounds = self._topics.bounds(all_brokers=False)
         self._latest.update({queue: bound.end for queue, bound in bounds.items()})

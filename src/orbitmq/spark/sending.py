@@ -12,7 +12,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
@@ -32,15 +32,16 @@ from orbitmq.errors import (
 )
 from orbitmq.names import AUTO_CREATE_TOPIC
 from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
-from orbitmq.spark.frames import ALONE, BESIDE, Frames, parts_of
+from orbitmq.spark.frames import ALONE, BESIDE, Frames, Numbers, parts_of
 from orbitmq.spark.lanes import Batch, Lane, Lanes
+from orbitmq.spark.ledger import STORED
 from orbitmq.spark.message_rows import Messages
 from orbitmq.spark.patience import BROKER_WAIT_MS, Patience
 from orbitmq.spark.placing import ANY, by_hash
 from orbitmq.spark.topic import fetch_route, master_addresses
 from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.command import RemotingCommand
-from orbitmq.wire.headers import SendMessageRequestHeaderV2
+from orbitmq.wire.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from orbitmq.wire.record import encode_batch
 
 log = logging.getLogger("orbitmq.spark")
@@ -48,13 +49,8 @@ log = logging.getLogger("orbitmq.spark")
 NEW_TOPIC_QUEUES: Final = 4
 """How many queues a topic gets at most that the first message creates."""
 SEND_TIMEOUT_SECONDS: Final = 10.0
-
-_STORED: Final = {
-    codes.SUCCESS,
-    codes.FLUSH_DISK_TIMEOUT,
-    codes.FLUSH_SLAVE_TIMEOUT,
-    codes.SLAVE_NOT_AVAILABLE,
-}
+SINGLES: Final = 1000
+"""How many messages that are added one by one are handed on together."""
 
 
 class Outgoing(msgspec.Struct, gc=False):
@@ -70,13 +66,29 @@ class Outgoing(msgspec.Struct, gc=False):
     batchable: bool = True
 
 
+class Guard(Protocol):
+    """Knows which messages the brokers have already."""
+
+    def open(self, topic: str, lanes: Lanes) -> None:
+        """Called before the first message goes to ``topic``."""
+
+    def unsent(self, topic: str, frames: Frames) -> Numbers | None:
+        """The indices of those that ``topic`` has not; None for all."""
+
+    def is_open(self, error: NetworkError | BrokerError) -> bool:
+        """Whether a batch that failed so may have been stored."""
+
+    def rest(self, lane: Lane, batch: Batch) -> Batch:
+        """What of a batch of unknown outcome, the only one under way in ``lane``, is not stored."""
+
+
 class Sender:
     """Sends messages as producer group ``group``.
 
     Any call may raise the error of a message added earlier: InvalidMessageError or BrokerError
     when a broker refuses it for good, or for now REFUSALS times, NetworkError when none was reached
     for ``broker_wait_ms``. A batch whose answer is lost is sent again, so a message may be stored
-    twice.
+    twice, unless a ``guard`` looks whether it was.
     """
 
     def __init__(
@@ -85,6 +97,7 @@ class Sender:
         group: str,
         access: Access = OPEN,
         broker_wait_ms: int = BROKER_WAIT_MS,
+        guard: Guard | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._access = access
@@ -95,29 +108,33 @@ class Sender:
         self._under_way: dict[tuple[str, int], tuple[Lane, Batch]] = {}
         self.failed_row: int | None = None
         """The row whose error was raised."""
-        self._elsewhere: deque[tuple[Batch, Lane]] = deque()
+        self._again: deque[tuple[Batch, Lane]] = deque()
+        self._singles: list[Outgoing] = []
+        self._singles_topic = ""
+        self._added = 0
+        self._guard = guard
 
     def add(self, topic: str, message: Outgoing) -> None:
         """Take one message; it leaves with others of its queue."""
-        frames = Frames(
-            memoryview(encode_batch([(0, message.body, message.properties)])),
-            np.array([0, BESIDE + len(message.body) + len(message.properties)]),
-            np.array([0 if message.batchable else ALONE]),
-            np.array([0]),
-        )
-        keys = pa.array([message.sharding_key], pa.string())
-        self.add_all(Messages(topic, frames, by_hash(keys) if message.sharding_key else None))
+        self._lanes_of(topic)
+        if topic != self._singles_topic or len(self._singles) >= SINGLES:
+            self._add_singles()
+            self._singles_topic = topic
+        self._singles.append(message)
 
     def add_all(self, messages: Messages) -> None:
         """Take messages; each leaves with others of its queue, in their order."""
         topic, frames, placing = messages
-        lanes = self._topics.get(topic)
-        if lanes is None:
-            lanes = self._topics[topic] = self._open(topic)
-        if placing is None:
+        lanes = self._lanes_of(topic)
+        places = None if placing is None else placing(lanes.queues, frames)
+        if self._guard is not None:
+            unsent = self._guard.unsent(topic, frames)
+            if unsent is not None:
+                frames = frames.only(unsent)
+                places = None if places is None else places[unsent]
+        if places is None:
             self._add_in_turn(lanes, frames)
             return
-        places = placing(lanes.queues, frames)
         self._add_placed(
             (lane, frames.only(indices))
             for number, lane in enumerate(lanes.all)
@@ -126,6 +143,33 @@ class Sender:
         anywhere = np.flatnonzero(places == ANY)
         if len(anywhere):
             self._add_in_turn(lanes, frames.only(anywhere))
+
+    def _lanes_of(self, topic: str) -> Lanes:
+        lanes = self._topics.get(topic)
+        if lanes is None:
+            lanes = self._open(topic)
+            if self._guard is not None:
+                self._guard.open(topic, lanes)
+            self._topics[topic] = lanes
+        return lanes
+
+    def _add_singles(self) -> None:
+        """Hand on what was added one by one."""
+        singles, self._singles = self._singles, []
+        if not singles:
+            return
+        items = [(0, message.body, message.properties) for message in singles]
+        sizes = [BESIDE + len(body) + len(properties) for _, body, properties in items]
+        frames = Frames(
+            memoryview(encode_batch(items)),
+            np.concatenate(([0], np.cumsum(sizes))),
+            np.array([0 if message.batchable else ALONE for message in singles]),
+            np.arange(self._added, self._added + len(singles)),
+            np.zeros((len(singles), 0), np.uint8),
+        )
+        self._added += len(singles)
+        keys = pa.array([message.sharding_key for message in singles], pa.string())
+        self.add_all(Messages(self._singles_topic, frames, by_hash(keys)))
 
     def _add_in_turn(self, lanes: Lanes, frames: Frames) -> None:
         begin = 0
@@ -149,11 +193,12 @@ class Sender:
 
     def finish(self) -> None:
         """Send what is left and wait until every message is acknowledged."""
+        self._add_singles()
         for lanes in self._topics.values():
             for lane in lanes.all:
                 if lane.filling.count:
                     self._flush(lane)
-        while self._under_way or self._elsewhere:
+        while self._under_way or self._again:
             self._advance()
 
     def close(self) -> None:
@@ -197,14 +242,9 @@ class Sender:
         self._transmit(lane, batch)
 
     def _advance(self) -> None:
-        """Wait for answers, and find a queue for batches that are to go elsewhere."""
-        for _ in range(len(self._elsewhere)):
-            batch, failed = self._elsewhere.popleft()
-            lane = self._idle_lane(failed)
-            if lane is None:
-                self._elsewhere.append((batch, failed))
-            else:
-                self._transmit(lane, batch)
+        """Send again what failed, and wait for answers."""
+        for _ in range(len(self._again)):
+            self._try_again(*self._again.popleft())
         waiting = [one for one in self._connections.values() if one.outstanding]
         if not waiting:
             return
@@ -219,6 +259,24 @@ class Sender:
             for connection in waiting:
                 text = f"{connection.address} did not answer within {SEND_TIMEOUT_SECONDS:.0f} s"
                 self._lost(connection, RequestTimeoutError(text, connection.address))
+
+    def _try_again(self, batch: Batch, lane: Lane) -> None:
+        if batch.suspect and self._guard is not None:
+            try:
+                rest = self._guard.rest(lane, batch)
+            except (NetworkError, BrokerError) as error:
+                self._failed(lane, batch, error)
+                return
+            if not rest.count or not rest.placed:
+                self._done(lane)
+            if not rest.count:
+                return
+            batch = rest
+        to = lane if batch.placed else self._idle_lane(lane)
+        if to is None:
+            self._again.append((batch, lane))
+        else:
+            self._transmit(to, batch)
 
     def _idle_lane(self, failed: Lane) -> Lane | None:
         """A queue of the same topic with nothing under way, on another broker if possible."""
@@ -268,7 +326,10 @@ class Sender:
 
     def _answered(self, address: str, answer: RemotingCommand) -> None:
         lane, batch = self._under_way.pop((address, answer.opaque))
-        if answer.code in _STORED:
+        if answer.code in STORED:
+            if self._guard is not None:
+                at = answer.header(SendMessageResponseHeader).queue_offset
+                lane.next_offset = at + batch.count
             self._done(lane)
             if answer.code != codes.SUCCESS:
                 log.warning("%s stored messages, but: %s", address, answer.remark)
@@ -316,8 +377,8 @@ class Sender:
         except (NetworkError, BrokerError):
             self.failed_row = batch.first_row
             raise
-        if batch.placed:
-            self._transmit(lane, batch)
-        else:
-            self._elsewhere.append((batch, lane))
+        if self._guard is not None and self._guard.is_open(error):
+            batch.suspect = True
+        if not batch.placed and not batch.suspect:
             self._done(lane)
+        self._again.append((batch, lane))

@@ -42,9 +42,10 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
         from orbitmq.spark.options import read_options
-        from orbitmq.spark.reader import RocketMQReader
+        from orbitmq.spark.reader import FilteringReader, RocketMQReader
 
-        return RocketMQReader(schema, read_options(self.options, streaming=False))
+        options = read_options(self.options, streaming=False)
+        return (FilteringReader if options.push_filters else RocketMQReader)(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For ``spark.readStream``."""

@@ -33,7 +33,7 @@ class UniqueIds:
         return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
     def _block(self, count: int) -> npt.NDArray[np.uint8]:
-        digits = _count_digits()[:count]
+        digits = count_digits()[:count]
         begin = np.frombuffer(self._generator.next()[:-_COUNT_DIGITS].encode(), np.uint8)
         ids = np.empty((count, len(begin) + _COUNT_DIGITS), np.uint8)
         ids[:, : len(begin)] = begin
@@ -53,7 +53,8 @@ def process_ids() -> UniqueIds:
 
 
 @cache
-def _count_digits() -> npt.NDArray[np.uint8]:
+def count_digits() -> npt.NDArray[np.uint8]:
+    """The four hexadecimal digits of every number from 0 to 65535."""
     digits = "".join(f"{count:04X}" for count in range(_COUNTS))
     return np.frombuffer(digits.encode(), np.uint8).reshape(_COUNTS, _COUNT_DIGITS)
 

@@ -25,6 +25,7 @@ from orbitmq.wire.compress import CompressionType, check_compression
 PRODUCER_GROUP: Final = "orbitmq_spark"
 
 AT_LEAST_ONCE: Final = "at_least_once"
+IDEMPOTENT: Final = "idempotent"
 
 COMPRESS_OVER: Final = 4096
 
@@ -41,6 +42,8 @@ WRITE_NAMES: Final = (
     "delayMs",
     "deliverTime",
     "queueSelector",
+    "deliveryGuarantee",
+    "writeId",
     "compression",
     "compressionLevel",
     "compressOver",
@@ -80,6 +83,12 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """queueSelector: ``module:function``, a queue selector as producers take it. It is called for
     each row with the topic's queues, the message, and its sharding key; on the executors, where the
     module must be importable. Default: by the sharding key where there is one, else in turn."""
+    guarantee: str = AT_LEAST_ONCE
+    """deliveryGuarantee: ``at_least_once`` (default), or ``idempotent``, whose rows a task that is
+    run again looks for in the topic instead of sending them again."""
+    write_id: str | None = None
+    """writeId: the name of a batch write, so that one that is started again under it is taken for
+    the same. Streaming queries have one. Default: another one each time."""
     compression: Compression | None = None
     """compression: ``none`` (default), ``zlib``, ``lz4`` or ``zstd``; compressionLevel: 0 to 9
     (default 5) of zlib, 1 to 22 (default 3) of zstd; compressOver: from which size on bodies are
@@ -106,10 +115,24 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         properties=given.get("properties", _texts, {}),
         delay=_delay(given),
         queue_selector=given.get("queueSelector", _function_name, None),
+        guarantee=_guarantee(given),
+        write_id=given.get("writeId", _text, None),
         compression=_compression(given),
         broker_wait_ms=given.get("brokerWaitMs", number(0), BROKER_WAIT_MS),
         access=given.access(),
     )
+
+
+def _guarantee(given: Given) -> str:
+    guarantee: str = given.get(
+        "deliveryGuarantee", one_of(AT_LEAST_ONCE, IDEMPOTENT), AT_LEAST_ONCE
+    )
+    if guarantee == AT_LEAST_ONCE:
+        given.refuse("writeId", f"it means something to deliveryGuarantee={IDEMPOTENT} alone")
+    else:
+        for name in ("delayTimeLevel", "delayMs", "deliverTime"):
+            given.refuse(name, f"messages with a delay need deliveryGuarantee={AT_LEAST_ONCE}")
+    return guarantee
 
 
 def _delay(given: Given) -> dict[str, int]:

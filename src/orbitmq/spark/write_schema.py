@@ -33,6 +33,7 @@ WRITE_COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "deliverTime": (TimestampType,),
     "brokerName": _TEXT,
     "queueId": _NUMBER,
+    "rowKey": _TEXT,
 }
 """Every column that can be written, and its types."""
 

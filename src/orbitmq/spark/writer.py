@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from secrets import token_hex
 from typing import Any
 
+import msgspec
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -19,10 +21,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from orbitmq.errors import BrokerError, ConfigError, InvalidMessageError, NetworkError, RowError
+from orbitmq.spark.idempotence import Idempotence, Task
 from orbitmq.spark.message_rows import MessageRows
 from orbitmq.spark.sending import Sender
 from orbitmq.spark.unique_ids import process_ids
-from orbitmq.spark.write_options import WriteOptions
+from orbitmq.spark.write_options import AT_LEAST_ONCE, WriteOptions
 from orbitmq.spark.write_schema import check_write_schema
 
 log = logging.getLogger("orbitmq.spark")
@@ -35,6 +38,43 @@ class SentMessages(WriterCommitMessage):
         self.count = count
 
 
+class _Plan(msgspec.Struct, frozen=True):
+    """What the tasks of one write get: ``run`` is another one each time that Spark plans it."""
+
+    options: WriteOptions
+    run: str
+    by_row_key: bool
+
+    @classmethod
+    def of(cls, schema: StructType, options: WriteOptions) -> _Plan:
+        by_row_key = "rowkey" in {field.name.lower() for field in schema}
+        return cls(options, token_hex(8), by_row_key)
+
+    def of_batch(self) -> Idempotence | None:
+        """The guard of a batch write's task, if it needs one."""
+        return self._guard(f"batch:{self.options.write_id or self.run}")
+
+    def of_stream(self) -> Idempotence | None:
+        """That of a streaming query's."""
+        if self.options.guarantee == AT_LEAST_ONCE:
+            return None
+        context = TaskContext.get()
+        query = context and context.getLocalProperty("sql.streaming.queryId")
+        batch = context and context.getLocalProperty("streaming.sql.batchId")
+        if not query or not batch:
+            raise ConfigError(
+                "deliveryGuarantee", self.options.guarantee, "Spark does not say which query it is"
+            )
+        return self._guard(f"stream:{query}:{batch}")
+
+    def _guard(self, write: str) -> Idempotence | None:
+        if self.options.guarantee == AT_LEAST_ONCE:
+            return None
+        context = TaskContext.get()
+        task = Task(write, self.run, context.partitionId() if context else 0)
+        return Idempotence(task, self.options, by_row_key=self.by_row_key)
+
+
 class RocketMQWriter(DataSourceArrowWriter):
     """A batch write."""
 
@@ -42,11 +82,11 @@ class RocketMQWriter(DataSourceArrowWriter):
         if overwrite:
             raise ConfigError("mode", "overwrite", 'messages can only be added: .mode("append")')
         check_write_schema(schema, options.topic)
-        self._options = options
+        self._plan = _Plan.of(schema, options)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send one task's rows."""
-        return send_batches(iterator, self._options)
+        return send_batches(iterator, self._plan.options, self._plan.of_batch())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is left to do."""
@@ -62,11 +102,11 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         check_write_schema(schema, options.topic)
-        self._options = options
+        self._plan = _Plan.of(schema, options)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send one task's rows."""
-        return send_batches(iterator, self._options)
+        return send_batches(iterator, self._plan.options, self._plan.of_stream())
 
     def commit(
         self,
@@ -85,17 +125,23 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         log.warning("batch %d failed after %d messages, which stay", batchId, _count(messages))
 
 
-def send_batches(batches: Iterator[Any], options: WriteOptions) -> SentMessages:
+def send_batches(
+    batches: Iterator[Any], options: WriteOptions, guard: Idempotence | None = None
+) -> SentMessages:
     """Send every row of the Arrow record batches; returns when all are acknowledged.
 
-    Raises RowError, naming the first row that was not sent and the reason.
+    With a ``guard``, those that earlier runs sent are left out. Raises RowError, naming the first
+    row that was not sent and the reason.
     """
-    sender = Sender(options.name_servers, options.group, options.access, options.broker_wait_ms)
+    sender = Sender(
+        options.name_servers, options.group, options.access, options.broker_wait_ms, guard
+    )
     count = 0
     try:
         for batch in batches:
             rows = MessageRows(batch, options, count)
-            for messages in rows.messages(process_ids().take(rows.count)):
+            ids = process_ids().take(rows.count) if guard is None else guard.ids.of(rows)
+            for messages in rows.messages(ids, ids_win=guard is not None):
                 sender.add_all(messages)
             count += rows.count
         sender.finish()

@@ -127,17 +127,12 @@ class CommitLog:
         self.staged_end += len(records)
 
     def stage_batch(
-        self,
-        common: Draft,
-        items: Sequence[BatchItem],
-        queue_offsets: Sequence[int],
-        store_timestamp: int,
+        self, records: BatchRecords, items: Sequence[BatchItem], queue_offsets: Sequence[int]
     ) -> tuple[list[int], list[int]]:
         """As stage(), for messages that have all else in common; all are staged, or none.
 
         Returns their physical offsets and their sizes.
         """
-        records = BatchRecords(common, store_timestamp)
         sizes = records.sizes(items)
         self.check_size(max(sizes))
         offsets: list[int] = []

@@ -38,7 +38,8 @@ _BATCH: Final = 64
 _PIECE: Final = 1024 if CORE == "compiled" else 64
 """At how many messages handed over a piece of work is whole."""
 _MOST_WAITING: Final = 40_000
-_LINGER_SECONDS: Final = 0.02
+_LINGER_SECONDS: Final = 0.05
+"""How long it waits for more to do: to wake and to write once costs as much as many keys."""
 _BREATH_SECONDS: Final = 0.0001
 """The least pause between two pieces of work."""
 _REST: Final = 3
@@ -279,6 +280,8 @@ class KeyIndex:
                 self._taking += written.appended
             self._take(self._taking)  # after an error again: what is in already is passed over
             self._taking = []
+            if waiting:  # else there is a longer pause soon
+                self._breathe()
         self._save_if_due()
         if save and self._is_unsaved:
             self._save()
@@ -291,6 +294,7 @@ class KeyIndex:
             unread = self._unread()
             while infos := list(islice(unread, _BATCH)):
                 self._put([self._run_of(info) for info in infos])
+                self._breathe()
                 self._save_if_due()
                 behind = self._log.end - self._position
                 if self._stopping and behind > _FINISH_BYTES:
@@ -334,7 +338,6 @@ class KeyIndex:
             self._reached, self._timestamp = end, timestamp
             self._waiting += keys
             self._drain()
-            self._breathe()
 
     def _breathe(self) -> None:
         """Leave the interpreter to the thread that stores messages, while it does.

@@ -22,7 +22,7 @@ class Limits:
     """Checks what is to be stored in ``log``.
 
     A message with a body of ``safe_body`` bytes at the most is not too long, so check() need not
-    be asked, unless its properties end in NUL.
+    be asked, unless its properties end in NUL. None with a body of more than ``most`` is stored.
     """
 
     def __init__(self, log: CommitLog, config: StoreConfig) -> None:
@@ -31,8 +31,8 @@ class Limits:
 
     def renew(self, config: StoreConfig) -> None:
         """Go by these settings from now on."""
-        self._most = config.max_message_size
-        self.safe_body = min(self._most, config.mapped_file_size - _MOST_BESIDE_BODY)
+        self.most = config.max_message_size
+        self.safe_body = min(self.most, config.mapped_file_size - _MOST_BESIDE_BODY)
 
     def check(self, draft: Draft) -> None:
         """Refuse what is too long. A separator goes behind properties that end in NUL.
@@ -40,9 +40,9 @@ class Limits:
         It changes nothing for readers, and tells recovery a whole record from a torn one. Raises
         InvalidMessageError.
         """
-        if len(draft.body) > self._most:
+        if len(draft.body) > self.most:
             raise InvalidMessageError(
-                f"a body of {len(draft.body)} bytes is longer than {self._most} (max_message_size)"
+                f"a body of {len(draft.body)} bytes is longer than {self.most} (max_message_size)"
             )
         if draft.properties.endswith(b"\0"):
             if len(draft.properties) == MAX_PROPERTIES_BYTES:

@@ -20,6 +20,7 @@ from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import DiskFullError, StoreError
 from orbitmq.names import SCHEDULE_TOPIC
 from orbitmq.store.appended import Appended, WriteListener, Written
+from orbitmq.store.batches import stage_batch
 from orbitmq.store.cleaner import Cleaner
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue, QueueUnit
@@ -34,7 +35,7 @@ from orbitmq.store.pull import GetResult, get_messages
 from orbitmq.store.recovery import OnRecovery
 from orbitmq.store.times import offset_by_timestamp, stored_at
 from orbitmq.wire.plain_sends import Noted, SendRules, encode_sends
-from orbitmq.wire.record import TRANSACTION_PREPARED, BatchItem, Draft
+from orbitmq.wire.record import TRANSACTION_PREPARED, Draft
 
 logger = logging.getLogger("orbitmq.store")
 
@@ -231,26 +232,25 @@ class MessageStore:
             queue = self._table.get_or_create(topic, queue_id)
         return queue, queue.next_offset
 
-    def append_batch(
-        self, common: Draft, items: Sequence[BatchItem], tags_codes: Sequence[int]
-    ) -> Appended:
-        """As append(), for messages that have all of ``common`` but flag, body, properties, tags.
+    def append_batch(self, common: Draft, body: bytes) -> Appended:
+        """As append(), for the messages in the ``body`` of a batch (wire/record.py).
 
-        All of them are staged or none. There is one at least, and they are not to be delayed.
+        They have all of ``common`` but flag, body, properties and tags, are not to be delayed, and
+        all of them are staged or none. Raises RecordError when one is not whole, too.
         """
-        items = self._limits.checked(common, items)
         if self._closed or self._log_flusher.refusal or self.cleaner.refusal:
             self._refuse()
         queue, first = self._place(common)
-        number = len(items)
-        queue_offsets = [0] * number if queue is None else range(first, first + number)
         now = self._clock.now_ms()
-        offsets, sizes = self._log.stage_batch(common, items, queue_offsets, now)
+        staged = stage_batch(
+            self._log, self._limits, common, body, first if queue is not None else None, now
+        )
+        appended = Appended(
+            first, staged.offset, staged.size, now, queue, staged.units, staged.properties
+        )
+        number = len(staged.properties)
         if queue is not None:
             queue.next_offset = first + number
-        units = b"".join(map(UNIT.pack, offsets, sizes, tags_codes))
-        properties = [item[2] for item in items]
-        appended = Appended(first, offsets[0], sum(sizes), now, queue, units, properties)
         self._staged.append(appended)
         self.staged += number
         return appended

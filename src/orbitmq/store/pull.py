@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from orbitmq.compiled import compiled
 from orbitmq.store.commit_log import CommitLog, LogPart
 from orbitmq.store.consume_queue import FILLER_SIZE, UNIT, UNIT_SIZE, ConsumeQueue
 
@@ -128,12 +129,23 @@ class _Records:
     def take(self, units: bytes, max_count: int, max_bytes: int) -> None:
         """Take records of ``units`` up to the limits; the first whatever its size.
 
-        Those that lie behind each other in the log become one slice. Most records are in the part
-        of the log that the one before was in; the others, and all where there are filters, are
-        looked for one by one.
+        Those that lie behind each other in the log become one slice. Mostly all are in the same
+        part of the log, and wanted; else they are looked for one by one.
         """
-        filtered = self._match is not None or self._match_record is not None
-        view, base, limit = _NO_PART
+        if self._match is None and self._match_record is None:
+            position, _, _ = UNIT.unpack_from(units)
+            part = self._log.part(position)
+            taken = part and neighbours(units, (part.base, part.end), (max_count, max_bytes))
+            if part and taken:
+                view = part.view
+                places, self.count, self.size = taken
+                self.slices = [view[place] for place in places]
+                self.status = GetStatus.FOUND
+                return
+        self._take_each(units, max_count, max_bytes)
+
+    def _take_each(self, units: bytes, max_count: int, max_bytes: int) -> None:
+        view, base, _ = _NO_PART
         start = end = count = missed = 0  # start and end of the slice to come
         room = max_bytes
         append = self.slices.append
@@ -141,22 +153,16 @@ class _Records:
             for position, size, tags_code in UNIT.iter_unpack(units):
                 if size > room and count:
                     break
-                stop = position + size
-                if filtered or not base <= position < stop <= limit:
-                    part = self._find(position, size, tags_code)
-                    if part is None:
-                        missed += 1
-                        limit = -1  # the next one is looked for, too
-                        continue
-                    if part.base != base:
-                        if start < end:
-                            append(view[start - base : end - base])
-                        start = end = position
-                    view, base, limit = part
-                if position != end:
-                    append(view[start - base : end - base])
+                part = self._find(position, size, tags_code)
+                if part is None:
+                    missed += 1
+                    continue
+                if position != end or part.base != base:
+                    if start < end:
+                        append(view[start - base : end - base])
                     start = position
-                end = stop
+                    view, base, _ = part
+                end = position + size
                 room -= size
                 count += 1
                 if count >= max_count:
@@ -188,3 +194,36 @@ class _Records:
                 return None
         self._skip_to = _ANYWHERE
         return part
+
+
+@compiled
+def neighbours(
+    units: bytes, within: tuple[int, int], limits: tuple[int, int]
+) -> tuple[list[slice], int, int] | None:
+    """Where the records of ``units`` lie in a part of the log; the first whatever the limits.
+
+    Those right behind each other have one slice. With the slices come how many records they are,
+    and of how many bytes. ``within`` are where the part begins and ends, None is the result where
+    one lies elsewhere; ``limits`` are the most records and bytes.
+    """
+    (base, end_of_part), (max_count, max_bytes) = within, limits
+    places: list[slice] = []
+    start = end = count = 0
+    room = max_bytes
+    for position, size, _ in UNIT.iter_unpack(units):
+        if size > room and count:
+            break
+        stop = position + size
+        if not base <= position < stop <= end_of_part:
+            return None
+        if position != end or not count:
+            if count:
+                places.append(slice(start - base, end - base, 1))
+            start = position
+        end = stop
+        room -= size
+        count += 1
+        if count >= max_count:
+            break
+    places.append(slice(start - base, end - base, 1))
+    return places, count, max_bytes - room

@@ -161,9 +161,15 @@ def encode_sends(
 
 
 def _value(text: str, mark: str) -> str:
-    """The value behind ``mark`` in properties that begin and end with a separator; "" for none."""
+    """The value behind ``mark`` in properties that begin and end with a separator; "" for none.
+
+    Of several the last that is not empty, as readers have it.
+    """
     at = text.rfind(mark)
-    if at < 0:
-        return ""
-    at += len(mark)
-    return text[at : text.find(PAIR_SEPARATOR, at)]
+    while at >= 0:
+        start = at + len(mark)
+        value = text[start : text.find(PAIR_SEPARATOR, start)]
+        if value:
+            return value
+        at = text.rfind(mark, 0, start - 1)
+    return ""

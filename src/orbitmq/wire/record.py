@@ -24,6 +24,7 @@ from orbitmq.wire.ids import host_bytes, tags_code
 from orbitmq.wire.properties import MAX_PROPERTIES_BYTES, TAGS, find_property
 
 __all__ = [
+    "BATCH_HEAD_SIZE",
     "BLANK_MAGIC",
     "BORN_HOST_V6",
     "COMPRESSED",
@@ -50,6 +51,7 @@ __all__ = [
     "RecordInfo",
     "RecordLayout",
     "RecordParts",
+    "batch_probe",
     "check_record",
     "decode_batch",
     "encode_batch",
@@ -367,7 +369,11 @@ BatchItem: TypeAlias = tuple[int, bytes, bytes]
 """One message within the body of a batch: its flag, body, and properties in stored form."""
 
 _BATCH_HEAD: Final = struct.Struct(">iIIii")
-_BATCH_PROBE: Final = struct.Struct(">12xii")
+BATCH_HEAD_SIZE: Final = _BATCH_HEAD.size
+"""What stands before the body of a message within a batch, bytes."""
+
+batch_probe: Final = struct.Struct(">12xii").unpack_from
+"""Reads of that the flag and the length of the body."""
 
 
 def encode_batch(messages: Iterable[tuple[int, bytes, bytes]]) -> bytes:
@@ -400,7 +406,7 @@ def decode_batch(body: bytes | memoryview) -> list[BatchItem]:
     """
     data = bytes(body)
     items: list[BatchItem] = []
-    probe, length_at, head = _BATCH_PROBE.unpack_from, _LENGTH.unpack_from, _BATCH_HEAD.size
+    probe, length_at, head = batch_probe, _LENGTH.unpack_from, _BATCH_HEAD.size
     position, end = 0, len(data)
     try:
         while position < end:

@@ -1,0 +1,224 @@
+"""deliveryGuarantee=idempotent: a write that is run again does not send what the topic has of it.
+
+Brokers do not look for doubles, so the sink does. Before the first row that a task sends to a
+broker it writes a note there (see :mod:`orbitmq.spark.ledger`): which write this is, and where the
+topic's queues end. A task that finds an earlier note of the same write, because Spark runs it
+again, reads the queues from there on and leaves out the rows it meets. A batch whose answer is lost
+is looked for in the same way before it is sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+
+from orbitmq import codes
+from orbitmq.codes import RequestCode
+from orbitmq.errors import BrokerError, ConnectError, NetworkError, TopicNotFoundError
+from orbitmq.net.blocking import CONNECTIONS
+from orbitmq.spark.frames import Frames, Numbers
+from orbitmq.spark.lanes import Batch, Lane, Lanes
+from orbitmq.spark.ledger import Ledger, Note
+from orbitmq.spark.options import TOOLS_GROUP
+from orbitmq.spark.patience import patiently
+from orbitmq.spark.planning import QueueRange
+from orbitmq.spark.pulling import RangeReader
+from orbitmq.spark.row_ids import CONTENT_DIGITS, RowIds
+from orbitmq.spark.write_options import WriteOptions
+from orbitmq.wire.headers import OffsetResponseHeader, TopicQueueRequestHeader
+from orbitmq.wire.message_view import decode_records
+from orbitmq.wire.properties import UNIQ_KEY
+
+log = logging.getLogger("orbitmq.spark")
+
+SETTLE_SECONDS: Final = 1.0
+"""How long a request of a task that died, or a connection that broke, may still be under way."""
+
+_NOT_STORED: Final = {
+    codes.SYSTEM_BUSY,
+    codes.MESSAGE_ILLEGAL,
+    codes.NO_PERMISSION,
+    codes.TOPIC_NOT_EXIST,
+    codes.REQUEST_CODE_NOT_SUPPORTED,
+}
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One task of one write.
+
+    ``write`` names the write whenever it is run: a streaming query and its batch, or a writeId.
+    ``run`` is another one each time that Spark plans it, ``partition`` the task's number.
+    """
+
+    write: str
+    run: str
+    partition: int
+
+
+class _Begin(msgspec.Struct, frozen=True):
+    """What a note says.
+
+    That is whose it is, where each queue of the topic on this broker ended, and on which brokers
+    the topic was.
+    """
+
+    run: str
+    partition: int
+    ends: dict[int, int]
+    brokers: list[str]
+
+
+class Idempotence:
+    """What of a task's rows the brokers have; the ``guard`` of a Sender.
+
+    ``by_row_key`` says that rows are told apart by their rowKey, whatever partition they are in.
+    """
+
+    def __init__(self, task: Task, options: WriteOptions, *, by_row_key: bool) -> None:
+        self._task = task
+        self._options = options
+        scope = quote(task.write, safe=":/")
+        self._scope = scope if by_row_key else f"{scope}:{task.partition}"
+        self.ids = RowIds(self._scope)
+        self._stored: dict[str, Counter[bytes]] = {}
+
+    def open(self, topic: str, lanes: Lanes) -> None:
+        """Note the begin on every broker of ``topic``, and read what earlier runs sent to it."""
+        brokers = sorted({queue.broker_name for queue in lanes.queues})
+        stored: Counter[bytes] = Counter()
+        for broker_name in brokers:
+            own = [lane for lane in lanes.all if lane.queue.broker_name == broker_name]
+            stored.update(
+                patiently(
+                    f"looking what {topic} has of {self._task.write}",
+                    self._options.broker_wait_ms,
+                    lambda own=own: self._open(topic, own, brokers),  # type: ignore[misc]
+                )
+            )
+        if stored:
+            log.warning("%d messages of %s are there already", stored.total(), self._task.write)
+            self._stored[topic] = stored
+
+    def unsent(self, topic: str, frames: Frames) -> Numbers | None:
+        """The rows that no earlier run sent; of equal ones as many as it sent are left out."""
+        stored = self._stored.get(topic)
+        if not stored:
+            return None
+        unsent = []
+        for index, row in enumerate(frames.ids):
+            content = bytes(row[:CONTENT_DIGITS])
+            if stored[content] > 0:
+                stored[content] -= 1
+            else:
+                unsent.append(index)
+        return np.array(unsent, np.int64)
+
+    def is_open(self, error: NetworkError | BrokerError) -> bool:
+        """Unless the broker was not reached, or said why it does not take the batch."""
+        if isinstance(error, BrokerError):
+            return error.code not in _NOT_STORED
+        return not isinstance(error, ConnectError)
+
+    def rest(self, lane: Lane, batch: Batch) -> Batch:
+        """What of ``batch`` is not behind what was acknowledged in its queue."""
+        self._settle(lane)
+        number = lane.queue.queue_id
+        end = self._ends(lane, [number])[number]
+        stored = Counter(self._ids_between(lane, number, lane.next_offset, end))
+        wanted = []
+        for row in batch.ids():
+            wanted.append(not stored[row])
+            stored[row] -= bool(stored[row])
+        rest = batch.only(wanted)
+        found = batch.count - rest.count
+        log.warning("%d of %d messages were stored without an answer", found, batch.count)
+        lane.next_offset = end
+        return rest
+
+    def _open(self, topic: str, lanes: list[Lane], brokers: list[str]) -> Counter[bytes]:
+        """How often one broker has which content of this write."""
+        lane = lanes[0]
+        ends = self._ends(lane, [one.queue.queue_id for one in lanes])
+        for one in lanes:
+            one.next_offset = ends[one.queue.queue_id]
+        note = msgspec.json.encode(_Begin(self._task.run, self._task.partition, ends, brokers))
+        own, notes = self._ledger(lane).write_and_find(f"{self._scope}:{topic}", note)
+        earlier = [begin for note in notes if (begin := self._earlier(note, own))]
+        if not earlier:
+            return Counter()
+        away = {name for begin in earlier for name in begin.brokers} - {*brokers}
+        if away:
+            raise NetworkError(
+                f"{topic} may have messages of {self._task.write} on {', '.join(sorted(away))}, "
+                "which the name server does not know now: start it again"
+            )
+        self._settle(lane)
+        # A queue that a note does not have was made after it.
+        begins = {
+            number: min(begin.ends.get(number, 0) for begin in earlier)
+            for number in ends.keys() | {*(n for begin in earlier for n in begin.ends)}
+        }
+        ends = self._ends(lane, begins)
+        stored: Counter[bytes] = Counter()
+        for number, begin_offset in begins.items():
+            found = self._ids_between(lane, number, begin_offset, ends[number])
+            stored.update(row[:CONTENT_DIGITS] for row in found)
+        for one in lanes:
+            one.next_offset = ends[one.queue.queue_id]
+        return stored
+
+    def _earlier(self, note: Note, own: int) -> _Begin | None:
+        """What ``note`` says, if it is of a run of these rows before the one at ``own``."""
+        if note.log_offset >= own:
+            return None
+        begin = msgspec.json.decode(note.body, type=_Begin)
+        same_run = begin.run == self._task.run and begin.partition != self._task.partition
+        return None if same_run else begin
+
+    def _settle(self, lane: Lane) -> None:
+        """Wait until all that was sent to the lane's broker until now can be read."""
+        time.sleep(SETTLE_SECONDS)
+        self._ledger(lane).write_and_find(f"{self._scope}:settled", b"{}")
+
+    def _ledger(self, lane: Lane) -> Ledger:
+        options = self._options
+        return Ledger(lane.address, lane.queue.broker_name, options.group, options.access)
+
+    def _ends(self, lane: Lane, numbers: Iterable[int]) -> dict[int, int]:
+        """Where queues of the lane's topic on its broker end."""
+        topic, broker_name, _ = lane.queue
+        wanted = list(numbers)
+        requests = [
+            (RequestCode.GET_MAX_OFFSET, TopicQueueRequestHeader(topic, number, bname=broker_name))
+            for number in wanted
+        ]
+        with CONNECTIONS.borrow(lane.address, self._options.access) as connection:
+            try:
+                answers = connection.request_all(requests)
+            except TopicNotFoundError:  # the first message will make it
+                connection.close()
+                return dict.fromkeys(wanted, 0)
+        offsets = [max(answer.header(OffsetResponseHeader).offset, 0) for answer in answers]
+        return dict(zip(wanted, offsets, strict=True))
+
+    def _ids_between(self, lane: Lane, number: int, begin: int, end: int) -> Iterator[bytes]:
+        """The unique ids of this write's messages with these offsets."""
+        if begin >= end:
+            return
+        topic, broker_name, _ = lane.queue
+        access = self._options.access
+        reader = RangeReader(topic, TOOLS_GROUP, "*", fail_on_data_loss=False, access=access)
+        span = QueueRange(topic, broker_name, number, lane.address, begin, end)
+        write = self.ids.write.decode()
+        for _, data in reader.read([span]):
+            for view in decode_records(data):
+                unique = view.property(UNIQ_KEY) or ""
+                if unique.startswith(write):
+                    yield unique.encode()

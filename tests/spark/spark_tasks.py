@@ -1,0 +1,101 @@
+"""The writer's objects, driven as Spark does: made anew, pickled, and given a task's rows."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from orbitmq.errors import ConnectionLostError
+from orbitmq.net.blocking import OPEN, Access, BlockingConnection, ConnectionCache
+from orbitmq.spark import sending, writer
+from orbitmq.spark.write_options import write_options
+from orbitmq.wire.command import RemotingCommand
+
+SCHEMA = StructType().add("body", BinaryType()).add("shardingKey", StringType())
+
+
+class Killed(BaseException):
+    """The task's process ends here."""
+
+
+class Query:
+    """A streaming query with a sink; each batch is made of partitions of Arrow batches."""
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, schema: StructType = SCHEMA, **options: str
+    ) -> None:
+        self._patch = patch
+        self._schema = schema
+        self._options = options
+        self._properties: dict[str, str] = {"sql.streaming.queryId": "q-1"}
+        self.partition = 0
+        patch.setattr(writer, "TaskContext", self)
+
+    def get(self) -> Query:
+        """TaskContext.get()."""
+        return self
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self.partition
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
+        return self._properties.get(name)
+
+    def new_writer(self) -> writer.RocketMQStreamWriter:
+        return writer.RocketMQStreamWriter(self._schema, write_options(self._options))
+
+    def plan(self, batch_id: int) -> bytes:
+        """The pickled writer of one run of a micro-batch."""
+        self._properties["streaming.sql.batchId"] = str(batch_id)
+        return pickle.dumps(self.new_writer())
+
+    def task(self, plan: bytes, partition: int, batches: Iterable[Any]) -> WriterCommitMessage:
+        """One attempt of a task, and its commit message as the driver gets it."""
+        self.partition = partition
+        message = pickle.loads(plan).write(iter(batches))
+        return cast(WriterCommitMessage, pickle.loads(pickle.dumps(message)))
+
+
+def rows(bodies: Iterable[str], key: str | None = None) -> Any:
+    values = [body.encode() for body in bodies]
+    keys = pa.array([key] * len(values), pa.string())
+    return pa.RecordBatch.from_pydict({"body": pa.array(values, pa.binary()), "shardingKey": keys})
+
+
+def killed_after(batches: Iterable[Any]) -> Iterator[Any]:
+    """These batches, and then the process is gone."""
+    yield from batches
+    raise Killed
+
+
+class FlakyConnections(ConnectionCache):
+    """Connections of which some break when an answer comes, with the answer lost."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, chance: float, seed: int = 0) -> None:
+        super().__init__()
+        patch.setattr(sending, "CONNECTIONS", self)
+        self.broken = 0
+        self._chance = chance
+        self._random = random.Random(seed)
+
+    def take(self, address: str, access: Access = OPEN) -> BlockingConnection:
+        connection = super().take(address, access)
+        receive = connection.receive_ready
+
+        def receive_ready() -> Iterator[RemotingCommand]:
+            answers = list(receive())
+            if answers and self._random.random() < self._chance:
+                self.broken += 1
+                connection.close()
+                raise ConnectionLostError("the network broke", address)
+            yield from answers
+
+        vars(connection)["receive_ready"] = receive_ready
+        return connection
