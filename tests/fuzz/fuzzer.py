@@ -20,6 +20,8 @@ from orbitmq.compiled import TWINS
 from orbitmq.errors import HeaderError
 from orbitmq.store.index_keys import KINDS, key_entries
 from orbitmq.store.index_slots import IndexSlots
+from orbitmq.store.pull import neighbours
+from orbitmq.wire.batch_records import encode_body
 from orbitmq.wire.command import decode_command
 from orbitmq.wire.frames import decode_frames
 from orbitmq.wire.headers import SendMessageRequestHeaderV2
@@ -30,6 +32,9 @@ from tests.fuzz.mutations import Mutations
 CORPUS = Path(__file__).with_name("corpus")
 COMPARED: Final = 50
 FRAMES_A_ROUND: Final = 64
+BATCHES_A_ROUND: Final = 8
+HEADS: Final = 0xDAA320A7, 3, bytes(range(44)), b"\x06orders"
+"""Magic, queue id, what the records of a batch have in common, the topic."""
 SEND: Final = RequestCode.SEND_MESSAGE_V2
 LIMIT: Final = 4096
 """Of a frame: a longer one is impossible."""
@@ -55,13 +60,23 @@ class Fuzzer:
     """One after the other, rounds of frames made of ``seeds`` by the chance of ``number``.
 
     ``frames`` counts them, ``sends`` those that the compiled core decoded itself, ``records`` what
-    it encoded, ``compared`` the frames that Python decoded too.
+    it encoded, ``batches`` and ``pulls`` those that were as they should be, ``compared`` the
+    frames that Python decoded too.
     """
 
     def __init__(self, seeds: list[bytes], number: int) -> None:
         self._mutations = Mutations(seeds, number)
+        self._batches = Mutations([seed for seed in seeds if b'"code":320' in seed], number)
         self._slots = IndexSlots(997)
-        self.frames = self.sends = self.records = self.compared = self._rounds = 0
+        self.frames = self.sends = self.records = self.batches = self.pulls = 0
+        self.compared = self._rounds = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.frames:,} frames, {self.sends:,} sends decoded, {self.records:,} records and "
+            f"{self.batches:,} batches encoded, {self.pulls:,} pulls, "
+            f"{self.compared:,} frames compared with Python"
+        )
 
     def round(self) -> None:
         """Another round; raises Wrong."""
@@ -74,6 +89,9 @@ class Fuzzer:
         commands, wanted = self._decode(frames, is_compared=is_compared)
         runs = self._encode(commands, wanted)
         self._index(frames, runs, is_compared=is_compared)
+        for _ in range(BATCHES_A_ROUND):
+            self._batch(is_compared=is_compared)
+            self._pull(is_compared=is_compared)
 
     def _decode(self, frames: list[bytes], *, is_compared: bool) -> tuple[list[Any], list[Any]]:
         """The commands of all frames that are possible; and as Python decodes them."""
@@ -134,6 +152,28 @@ class Fuzzer:
             _check("key_entries", taken, (keys, end, timestamp), wanted)
         self._slots.put(keys, 1 + self.frames % 100_000, NOW - 5_000)
 
+    def _batch(self, *, is_compared: bool) -> None:
+        """Encode the messages of a batch."""
+        chance = self._batches.chance
+        plain, compiled = TWINS[encode_body.__name__]
+        limit = chance.choice([1 << 40, 1 << 40, 1300])
+        asked = self._batches.body(), HEADS, b"\x02TAGS\x01", 3000, (7, 1000, limit)
+        got = (compiled or plain)(*asked)
+        self.batches += got is not None
+        if is_compared:
+            _check("encode_body", asked, got, plain(*asked))
+
+    def _pull(self, *, is_compared: bool) -> None:
+        """Find the records of a queue's entries."""
+        chance = self._batches.chance
+        plain, compiled = TWINS[neighbours.__name__]
+        limits = chance.choice([1, 3, 32, 0]), chance.choice([0, 300, 1 << 20, 2**63 - 1])
+        asked = self._batches.units(), (chance.choice([0, 0, 0, 300]), 4000), limits
+        got = (compiled or plain)(*asked)
+        self.pulls += got is not None
+        if is_compared:
+            _check("neighbours", asked, got, plain(*asked))
+
 
 def shown(commands: list[Any]) -> list[Any]:
     """What commands are, whatever made them."""
@@ -184,11 +224,7 @@ def main() -> None:
     while fuzzer.frames < arguments.frames:
         fuzzer.round()
         if fuzzer.frames % (FRAMES_A_ROUND << 13) == 0 or fuzzer.frames >= arguments.frames:
-            say(
-                f"{fuzzer.frames:,} frames, {fuzzer.sends:,} sends decoded, {fuzzer.records:,} "
-                f"records encoded, {fuzzer.compared:,} frames compared with Python, "
-                f"{time.monotonic() - began:.0f} s"
-            )
+            say(f"{fuzzer}, {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

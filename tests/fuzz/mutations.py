@@ -45,6 +45,9 @@ _VALUES = [
     *(b"UNIQ_KEY\\u0001K\\u0002TAGS\\u0001" + b"t" * 300, b"x" * 40_000, b"long-" * 20, b"flights"),
 ]
 """What fields have instead of what they should; in JSON's text form."""
+_UNIT = struct.Struct(">qiq")
+_SIZES = (0, 1, -1, -(2**31), 2**31 - 1)
+_PLACES = (0, -1, -(2**63), 2**31, 2**63 - 1)
 _CHANGES = (0, 1, 1, 1, 2, 3)
 _LENGTHS_TOO = (0, 1, 3, 4, 7, 8, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 
@@ -76,6 +79,31 @@ class Mutations:
         else:
             lengths = 4 + len(head) + len(body), self.chance.choice(_LENGTHS_TOO)
         return _LENGTHS.pack(*lengths) + head + body
+
+    def body(self) -> bytes:
+        """A body of a seed, changed: of a batch, mostly, whose messages have lengths in it."""
+        body = bytearray(self._seeds[int(self.chance.random() * len(self._seeds))][1])
+        for _ in range(_CHANGES[int(self.chance.random() * len(_CHANGES))]):
+            self._ways[int(self.chance.random() * len(self._ways))](body)
+        return bytes(body)
+
+    def units(self) -> bytes:
+        """Entries of a queue, many right behind each other, some where there is no log."""
+        chance = self.chance.random
+        units, position = [], int(chance() * 500)
+        for _ in range(int(chance() * 12)):
+            rare = chance()
+            size = int(chance() * 200)
+            if rare < 0.05:
+                position = _PLACES[int(chance() * len(_PLACES))]
+            elif rare < 0.1:
+                size = _SIZES[int(chance() * len(_SIZES))]
+            elif rare < 0.3:
+                position += int(chance() * 100)
+            position = min(position, _PLACES[-1])
+            units.append(_UNIT.pack(position, size, int(chance() * 100)))
+            position += max(size, 0)
+        return b"".join(units)
 
     def _at(self, data: bytearray) -> int:
         return int(self.chance.random() * len(data))
