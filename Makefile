@@ -1,6 +1,6 @@
 # Each target makes its own virtual environment in .venv; nothing else is needed than Python 3.11+.
 # The optional compiled core (speed/) is built into it where Rust is installed.
-#   make demo | test | lint | bench      and, for developers:   make lock | clean
+#   make demo | test | lint | bench      and, for developers:   make places | lock | clean
 # Another interpreter: make PYTHON=/path/to/python3 test
 
 SHELL := /bin/bash
@@ -16,7 +16,7 @@ CHECK := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 # The distribution's pip may be set up to write elsewhere or to nag; neither belongs here.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --require-virtualenv install --quiet
 
-.PHONY: help demo test lint bench core lock clean
+.PHONY: help demo test lint bench places core lock clean
 
 help:
 	@sed -n '1,4p' Makefile
@@ -39,6 +39,11 @@ lint: core
 
 bench: core
 	$(BIN)/python -m benchmarks
+
+# Spark where it runs: spark-submit, a cluster, Spark Connect, a declarative pipeline. Takes minutes.
+places: core
+	$(PIP) 'pyspark[pipelines]>=4.2,<5'
+	ORBITMQ_PLACES=1 $(BIN)/pytest tests/docs/test_spark_places.py
 
 # Says in one line which core runs: plain Python, and why, where the compiled one cannot be built.
 core: $(READY)

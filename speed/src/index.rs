@@ -9,10 +9,7 @@ use pyo3::types::{PyBytes, PyList, PySequence};
 
 use crate::{part, rows};
 
-const UNIT: usize = 20;
-const KEY: usize = 20;
-const ENTRY: usize = 20;
-const SLOT: usize = 4;
+const ROW: usize = 20; // of an entry of a queue, a key, an entry of the index
 const SLOTS_A_PAGE: usize = 1024;
 
 /// `String.hashCode` of Java, continued from the hash of the text before.
@@ -23,11 +20,6 @@ pub fn hash(before: u32, text: &[u8]) -> u32 {
     }
     let text = String::from_utf8_lossy(text);
     text.encode_utf16().fold(before, |hash, unit| add(hash, u32::from(unit)))
-}
-
-/// What Java's `Math.abs` makes of a hash; 0 where it has no absolute.
-fn positive(hash: u32) -> i32 {
-    (hash as i32).checked_abs().unwrap_or(0)
 }
 
 type Run<'py> = (Bound<'py, PyAny>, i64, Bound<'py, PyBytes>, Bound<'py, PyAny>);
@@ -67,7 +59,7 @@ fn key_entries<'py>(
         let topic = hash(0, topic.extract::<&str>()?.as_bytes());
         let before = kinds.each_ref().map(|(_, between, _)| hash(topic, between.as_bytes()));
         let (units, properties) =
-            (rows::<UNIT>(units.as_bytes())?, properties.cast::<PySequence>()?);
+            (rows::<ROW>(units.as_bytes())?, properties.cast::<PySequence>()?);
         if units.len() != properties.len()? {
             return Err(PyValueError::new_err("units and properties are not as many"));
         }
@@ -85,12 +77,13 @@ fn key_entries<'py>(
             for ((value, before), (_, _, separator)) in values.iter().zip(before).zip(&kinds) {
                 let several = value.split(|byte| Some(byte) == separator.first());
                 let several = several.filter(|key| !key.is_empty());
-                keys.extend(several.map(|key| (offset, stored, positive(hash(before, key)))));
+                let positive = |key| (hash(before, key) as i32).checked_abs().unwrap_or(0);
+                keys.extend(several.map(|key| (offset, stored, positive(key))));
             }
         }
     }
     keys.sort_by_key(|key| key.0);
-    let mut packed = Vec::with_capacity(keys.len() * KEY);
+    let mut packed = Vec::with_capacity(keys.len() * ROW);
     for (offset, stored, hash) in keys {
         packed.extend([offset.to_be_bytes(), stored.to_be_bytes()].as_flattened());
         packed.extend(hash.to_be_bytes());
@@ -133,9 +126,9 @@ impl IndexSlots {
         number: i32,
         begin_timestamp: i64,
     ) -> PyResult<(Bound<'py, PyBytes>, u32)> {
-        let mut entries = Vec::with_capacity(keys.len() / KEY * ENTRY);
+        let mut entries = Vec::with_capacity(keys.len());
         let mut used = 0;
-        for (key, number) in rows::<KEY>(keys)?.iter().zip(number..) {
+        for (key, number) in rows::<ROW>(keys)?.iter().zip(number..) {
             let timestamp = i64::from_be_bytes(part(key, 8)?);
             let hash = i32::from_be_bytes(part(key, 16)?);
             let slots = i64::try_from(self.slots.len()).unwrap_or(i64::MAX);
@@ -156,7 +149,7 @@ impl IndexSlots {
     }
 
     fn load(&mut self, first: usize, stored: &[u8]) -> PyResult<()> {
-        let (values, _) = stored.as_chunks::<SLOT>();
+        let (values, _) = stored.as_chunks::<4>();
         let slots = self.slots.get_mut(first..).and_then(|rest| rest.get_mut(..values.len()));
         for (slot, value) in slots.ok_or_else(outside)?.iter_mut().zip(values) {
             *slot = i32::from_be_bytes(*value);

@@ -82,11 +82,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A whole number of at most 18 digits, written as numbers are.
+/// A whole number of 64 bits, written as numbers are.
 pub fn number(text: &str) -> Option<i64> {
     let is_plain = match text.strip_prefix('-').unwrap_or(text).as_bytes() {
         [b'0'] => text.len() == 1,
-        [b'1'..=b'9', rest @ ..] => rest.len() < 18 && rest.iter().all(u8::is_ascii_digit),
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
         _ => false,
     };
     text.parse().ok().filter(|_| is_plain)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitmq import EmbeddedBroker
+from orbitmq import EmbeddedBroker, Message, Producer
 from orbitmq.cli import main
 from orbitmq.errors import ArchiveError, ConfigError, DataLossError
 from orbitmq.spark import archive_files, archiving, replaying
@@ -267,6 +267,19 @@ def test_what_told_a_broker_to_wait_is_not_told_again(
     assert view.properties.keys().isdisjoint({"DELAY", "TRAN_MSG"})
     (original,) = first.by_queue()[0]
     assert view.message_id == original.message_id
+
+
+def test_flags_and_large_bodies_come_back(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    first, other = Topic(broker, queues=1), Topic(broker, queues=1)
+    large = b"0123456789" * 500_000  # more than a broker takes, but for being compressed
+    settings: Any = {"name_server": broker.name_server, "max_message_size": 2 * len(large)}
+    with Producer("archived", **settings) as producer:
+        producer.send(Message(first.name, b"small", flag=7))
+        producer.send(Message(first.name, large, flag=8), timeout=60)
+    bring_up(first, tmp_path)
+    send_again(broker, tmp_path, other.name)
+    (views,) = other.by_queue().values()
+    assert [(view.body, view.flag) for view in views] == [(b"small", 7), (large, 8)]
 
 
 def test_days_choose_what_is_replayed(topic: Topic, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq import EmbeddedBroker, LitePullConsumer, Message, Producer
-from orbitmq.spark import archive
+from orbitmq.errors import ConfigError
+from orbitmq.spark import archive, check_expectations
 from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import run, snippet
 
@@ -59,3 +60,20 @@ def test_a_listener(name_server: str) -> None:
     scope = run(code.replace('checkpoint="mailers-checkpoint"', checkpoint), name_server)
     assert scope["mailing"].query.exception() is None  # type: ignore[attr-defined]
     assert scope["mailing"].consume_status("orders").consume_ok_tps > 0  # type: ignore[attr-defined]
+
+
+def test_expectations(name_server: str, capfd: pytest.CaptureFixture[str]) -> None:
+    scope = run(snippet("docs/spark-pipelines.md", "check_expectations("), name_server)
+    shown = capfd.readouterr().out
+    assert "|2   |-1.0  |[is positive]|" in shown
+    assert "|NULL|3.0   |[has an id]  |" in shown
+    good = scope["checked"].where("size(broken) = 0")  # type: ignore[attr-defined]
+    assert [row.id for row in good.collect()] == ["1"]
+    with pytest.raises(ConfigError, match="expectations.*one condition at least"):
+        check_expectations(good, {})
+
+
+def test_a_program_for_any_place(name_server: str, capfd: pytest.CaptureFixture[str]) -> None:
+    run(snippet("docs/spark-clusters.md", "groupBy"), name_server)
+    assert "|  UA|    1|" in capfd.readouterr().out
+    run(snippet("docs/spark-clusters.md", "local_session("), name_server)

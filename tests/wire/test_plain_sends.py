@@ -55,7 +55,8 @@ headers = st.builds(
     topic=st.sampled_from([*TOPICS, "T", "T", "unknown"]),
     queue_id=st.sampled_from([0, 0, 1, 1, 2, 3, 4, -1]),
     sys_flag=st.sampled_from([0, 0, 0, 1, 0x30, 4, 12]),
-    born_timestamp=st.integers(-(1 << 63), (1 << 63) - 1),
+    born_timestamp=st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.sampled_from([-(1 << 63), 10**18, (1 << 63) - 1]),
     flag=st.integers(-(1 << 31), (1 << 31) - 1),
     properties=st.none() | properties,
     reconsume_times=st.none() | st.integers(0, 99),

@@ -29,12 +29,14 @@ from orbitmq.spark.session import local_session
 if TYPE_CHECKING:
     from orbitmq.spark.archiving import archive
     from orbitmq.spark.decoding import decode
+    from orbitmq.spark.expectations import check_expectations
     from orbitmq.spark.listeners import process
     from orbitmq.spark.replaying import replay
     from orbitmq.spark.undecoded import dead_letter_rows, dead_letters
 
 __all__ = [
     "archive",
+    "check_expectations",
     "dead_letter_rows",
     "dead_letters",
     "decode",
@@ -47,6 +49,7 @@ __all__ = [
 # Spark's workers import this package to read and write, and need nothing of these.
 _HOMES: Final = {
     "archive": "orbitmq.spark.archiving",
+    "check_expectations": "orbitmq.spark.expectations",
     "dead_letter_rows": "orbitmq.spark.undecoded",
     "dead_letters": "orbitmq.spark.undecoded",
     "decode": "orbitmq.spark.decoding",

@@ -148,7 +148,7 @@ def _with_retries(
     reader = stream.sparkSession.readStream.format("rocketmq")
     options = {"topic": topic, "nameServer": ";".join(config.name_servers), "group": group}
     # The stream beside it waits for messages; nothing here may wait for it in turn.
-    options |= {"startingOffsets": "earliest", "idleWaitMs": "0"}
+    options |= {"startingOffsets": "group", "idleWaitMs": "0"}
     for name in ClusterSettings.__annotations__:
         value = settings.get(name)
         if value is not None and name not in ("name_server", "namespace"):

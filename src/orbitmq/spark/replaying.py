@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Unpack
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,13 +27,16 @@ from orbitmq.spark.archive_files import REPLAYS, Part, QueueOffsets, locked, par
 from orbitmq.spark.archiving import OnProgress
 from orbitmq.spark.cluster import Cluster, ClusterSettings, cluster_of
 from orbitmq.spark.columns import ColumnDecoder
+from orbitmq.spark.frames import Numbers, frames_of, joined, lengths
+from orbitmq.spark.message_rows import MAX_BODY_BYTES, Messages
 from orbitmq.spark.offsets import Offsets, flat, nested
 from orbitmq.spark.options import TOOLS_GROUP
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.sending import Outgoing, Sender
+from orbitmq.spark.sending import Sender
 from orbitmq.spark.topic import TopicClient
 from orbitmq.wire import properties as names
+from orbitmq.wire.compress import CompressionType, compress
 from orbitmq.wire.properties import encode_properties
 
 log = logging.getLogger("orbitmq.spark")
@@ -40,7 +44,8 @@ log = logging.getLogger("orbitmq.spark")
 REPLAY_GROUP: Final = "orbitmq_replay"
 """The producer group that replays send as."""
 
-_COLUMNS: Final = ["brokerName", "queueId", "msgId", "body", "properties"]
+_OF_EACH: Final = ["brokerName", "queueId", "msgId", "properties"]
+_COLUMNS: Final = [*_OF_EACH, "body", "flag"]
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _ID_SCHEMA: Final = pa.schema([pa.field("msgId", pa.string(), nullable=False)])
 
@@ -172,7 +177,7 @@ class _Run:
         )
         self._sent: set[str] = set()
         self._found = 0
-        self._places = {queue: chr(place) for place, queue in enumerate(state.sources)}
+        self._places = {queue: place for place, queue in enumerate(state.sources)}
 
     def send(self, files: list[Part], on_progress: OnProgress | None) -> Replayed:
         """Send what is not sent yet of ``files``."""
@@ -192,8 +197,7 @@ class _Run:
         with closing(Sender(cluster.name_servers, REPLAY_GROUP, cluster.access)) as sender:
             for part, done in left:
                 for groups, table in _row_groups(part.path, done, _COLUMNS):
-                    for outgoing in self._messages(table):
-                        sender.add(self._topic, outgoing)
+                    sender.add_all(self._messages(table))
                     sender.finish()
                     messages += table.num_rows
                     self._save(part, groups)
@@ -202,24 +206,36 @@ class _Run:
         self._write()
         return Replayed(messages - self._found, self._found)
 
-    def _messages(self, table: Any) -> Iterator[Outgoing]:
+    def _messages(self, table: Any) -> Messages:
         """The rows of ``table`` that are still to be sent."""
-        columns = (table.column(name).to_pylist() for name in _COLUMNS)
-        for broker_name, queue_id, message_id, body, properties in zip(*columns, strict=True):
-            pairs = {name: value for name, value in properties if name not in _INSTRUCTIONS}
-            unique = pairs.setdefault(names.UNIQ_KEY, message_id)
-            if unique in self._sent:
+        rows: list[int] = []
+        properties: list[bytes] = []
+        places: list[int] = []
+        columns = (table.column(name).to_pylist() for name in _OF_EACH)
+        for row, (broker_name, queue_id, message_id, pairs) in enumerate(
+            zip(*columns, strict=True)
+        ):
+            kept = {name: value for name, value in pairs if name not in _INSTRUCTIONS}
+            if kept.setdefault(names.UNIQ_KEY, message_id) in self._sent:
                 self._found += 1
                 continue
-            place = self._place(broker_name, queue_id)
-            yield Outgoing(body, encode_properties(pairs), place)
+            rows.append(row)
+            properties.append(encode_properties(kept))
+            places.append(self._place(broker_name, queue_id))
+        some = table.select(["body", "flag"]).take(pa.array(rows, pa.int64())).combine_chunks()
+        bodies, kinds = _bodies(some.column("body"))
+        messages = joined(bodies, pa.array(properties, pa.binary()), some.column("flag").to_numpy())
+        numbers, ids = np.array(rows, np.int64), np.zeros((len(rows), 0), np.uint8)
+        frames = frames_of(messages, kinds, numbers, ids)
+        lanes = np.array(places, np.int64)
+        return Messages(self._topic, frames, lambda queues, _: lanes % len(queues))
 
-    def _place(self, broker_name: str, queue_id: int) -> str:
-        """What chooses the queue: a text of one character, whose hash in Java is its code."""
+    def _place(self, broker_name: str, queue_id: int) -> int:
+        """The number of the queue a row comes from, among all of the archive."""
         queue = (broker_name, queue_id)
         place = self._places.get(queue)
         if place is None:
-            place = self._places[queue] = chr(len(self._places))
+            place = self._places[queue] = len(self._places)
             self._state.sources.append(queue)
         return place
 
@@ -257,6 +273,17 @@ class _Run:
         """Write down how far it has come, all sent having arrived."""
         self._state.target = nested(self._ends()).get(self._state.topic, {})
         replace_file(self._file, msgspec.json.format(msgspec.json.encode(self._state), indent=1))
+
+
+def _bodies(column: Any) -> tuple[Any, Numbers]:
+    """Bodies as they are sent, and their sysFlag: those that had come compressed go so again."""
+    bodies = pa.array([], pa.binary()) if not column.num_chunks else column.chunk(0)
+    large = lengths(bodies) > MAX_BODY_BYTES
+    kinds = np.where(large, CompressionType.ZLIB.flag, 0)
+    if large.any():
+        pairs = zip(bodies.to_pylist(), large.tolist(), strict=True)
+        bodies = pa.array([compress(body) if is_large else body for body, is_large in pairs])
+    return bodies, kinds
 
 
 def _rows(path: Path, first_group: int) -> int:

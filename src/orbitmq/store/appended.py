@@ -54,8 +54,9 @@ def arrivals(appended: Iterable[Appended]) -> Iterator[Arrival]:
 class Written(msgspec.Struct, frozen=True, gc=False):
     """What one write() brought: ``messages`` in number.
 
-    ``appended`` is all of it in the order of the log, ``by_queue`` what entered a queue. Whoever
-    is told may keep it, and must not change it.
+    ``appended`` is all of it, ``by_queue`` what entered a queue. In the log, the messages of a run
+    may lie between those of others; the last one's last is the last. Whoever is told may keep it,
+    and must not change it.
     """
 
     appended: Sequence[Appended]

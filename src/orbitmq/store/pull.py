@@ -135,11 +135,9 @@ class _Records:
         if self._match is None and self._match_record is None:
             position, _, _ = UNIT.unpack_from(units)
             part = self._log.part(position)
-            taken = part and neighbours(units, (part.base, part.end), (max_count, max_bytes))
-            if part and taken:
-                view = part.view
-                places, self.count, self.size = taken
-                self.slices = [view[place] for place in places]
+            taken = part and neighbours(*part, units, max_count, max_bytes)
+            if taken:
+                self.slices, self.count, self.size = taken
                 self.status = GetStatus.FOUND
                 return
         self._take_each(units, max_count, max_bytes)
@@ -198,32 +196,29 @@ class _Records:
 
 @compiled
 def neighbours(
-    units: bytes, within: tuple[int, int], limits: tuple[int, int]
-) -> tuple[list[slice], int, int] | None:
-    """Where the records of ``units`` lie in a part of the log; the first whatever the limits.
+    view: memoryview, base: int, end: int, units: bytes, max_count: int, max_bytes: int
+) -> tuple[list[memoryview], int, int] | None:
+    """The records of ``units`` in a part of the log (LogPart); the first whatever the limits.
 
-    Those right behind each other have one slice. With the slices come how many records they are,
-    and of how many bytes. ``within`` are where the part begins and ends, None is the result where
-    one lies elsewhere; ``limits`` are the most records and bytes.
+    Those right behind each other are one slice. With the slices come how many records they are, and
+    of how many bytes. None where one is not in this part.
     """
-    (base, end_of_part), (max_count, max_bytes) = within, limits
-    places: list[slice] = []
-    start = end = count = 0
+    slices: list[memoryview] = []
+    start = stop = count = 0
     room = max_bytes
     for position, size, _ in UNIT.iter_unpack(units):
         if size > room and count:
             break
-        stop = position + size
-        if not base <= position < stop <= end_of_part:
+        if not base <= position < position + size <= end:
             return None
-        if position != end or not count:
+        if position != stop or not count:
             if count:
-                places.append(slice(start - base, end - base, 1))
+                slices.append(view[start - base : stop - base])
             start = position
-        end = stop
+        stop = position + size
         room -= size
         count += 1
         if count >= max_count:
             break
-    places.append(slice(start - base, end - base, 1))
-    return places, count, max_bytes - room
+    slices.append(view[start - base : stop - base])
+    return slices, count, max_bytes - room
