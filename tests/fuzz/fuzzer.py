@@ -33,6 +33,8 @@ CORPUS = Path(__file__).with_name("corpus")
 COMPARED: Final = 50
 FRAMES_A_ROUND: Final = 64
 BATCHES_A_ROUND: Final = 8
+LOG: Final = memoryview(b"".join(number.to_bytes(2) for number in range(2000)))
+"""A part of a log, no two places of which look the same."""
 HEADS: Final = 0xDAA320A7, 3, bytes(range(44)), b"\x06orders"
 """Magic, queue id, what the records of a batch have in common, the topic."""
 SEND: Final = RequestCode.SEND_MESSAGE_V2
@@ -168,7 +170,8 @@ class Fuzzer:
         chance = self._batches.chance
         plain, compiled = TWINS[neighbours.__name__]
         limits = chance.choice([1, 3, 32, 0]), chance.choice([0, 300, 1 << 20, 2**63 - 1])
-        asked = self._batches.units(), (chance.choice([0, 0, 0, 300]), 4000), limits
+        base = chance.choice([0, 0, 0, 300])
+        asked = LOG[base:], base, len(LOG), self._batches.units(), *limits
         got = (compiled or plain)(*asked)
         self.pulls += got is not None
         if is_compared:
