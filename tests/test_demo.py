@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,25 @@ def test_the_demo_on_some_flights(tmp_path: Path) -> None:
     picture = tmp_path / "departure-delays.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert str(picture) in done.stdout
+
+
+class BehindQuery:
+    """A query that ended with so many messages to go."""
+
+    def __init__(self, behind: int) -> None:
+        self.recentProgress = [SimpleNamespace(numInputRows=1)]
+        source = {"latestOffset": {"lag": {"messages": behind, "seconds": 1.0}}, "endOffset": {}}
+        document = {"id": "1", "batchId": 0, "sources": [source]}
+        self.lastProgress = SimpleNamespace(json=json.dumps(document))
+
+    def awaitTermination(self, timeout: int) -> bool:  # noqa: N802 - Spark's name
+        return True
+
+
+def test_the_lag_is_told() -> None:
+    lags: list[int] = []
+    follow(lambda: cast("StreamingQuery", BehindQuery(7)), lambda _: None, lags.append)
+    assert lags == [7]
 
 
 class LateWorkerQuery:

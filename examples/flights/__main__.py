@@ -85,6 +85,7 @@ class Stages(Progress):
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[lag]}"),
             console=console,
         )
 
@@ -115,7 +116,7 @@ class Stage:
         self._changed = threading.Condition()
         self._failure: BaseException | None = None
         self._stages = stages
-        self._task = stages.add_task(description, total=total)
+        self._task = stages.add_task(description, total=total, lag="")
 
     def __call__(self, rows: int) -> None:
         """Count rows as done."""
@@ -123,6 +124,10 @@ class Stage:
             self.done += rows
             self._changed.notify_all()
         self._stages.advance(self._task, rows)
+
+    def tell_lag(self, messages: int) -> None:
+        """Show how many messages are still to be read."""
+        self._stages.update(self._task, lag=f"lag {messages:,}")
 
     def fail(self, error: BaseException) -> None:
         """Say that no more rows will come, and why."""
@@ -209,11 +214,15 @@ def pipeline(
         def run_to_end() -> None:
             for_files = delays.departure_delays(spark, name_server, "delays-to-parquet")
             delays.follow(
-                lambda: delays.write_parquet(for_files, parquet, scratch / "p"), to_parquet
+                lambda: delays.write_parquet(for_files, parquet, scratch / "p"),
+                to_parquet,
+                to_parquet.tell_lag,
             )
             for_topic = delays.departure_delays(spark, name_server, "delays-to-topic")
             delays.follow(
-                lambda: delays.send_delays(for_topic, name_server, scratch / "t"), to_topic
+                lambda: delays.send_delays(for_topic, name_server, scratch / "t"),
+                to_topic,
+                to_topic.tell_lag,
             )
 
         run_to_end()

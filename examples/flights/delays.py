@@ -85,8 +85,14 @@ def send_delays(delays: DataFrame, name_server: str, checkpoint: Path) -> Stream
     )
 
 
-def follow(start: Callable[[], StreamingQuery], on_rows: Callable[[int], None]) -> None:
+def follow(
+    start: Callable[[], StreamingQuery],
+    on_rows: Callable[[int], None],
+    on_lag: Callable[[int], None] | None = None,
+) -> None:
     """Run a query to its end, reporting the input rows of its batches; raise what stopped it.
+
+    After each it says to ``on_lag`` how many messages are still to be read.
 
     Spark gives a Python worker ten seconds to appear, whatever else the machine does; a query that
     failed for that is started again and goes on from its checkpoint.
@@ -96,20 +102,24 @@ def follow(start: Callable[[], StreamingQuery], on_rows: Callable[[int], None]) 
     for attempts_left in reversed(range(ATTEMPTS)):
         query = start()
         try:
-            _report(query, on_rows)
+            _report(query, on_rows, on_lag)
             return
         except StreamingQueryException as error:
             if _LATE_WORKER not in str(error) or not attempts_left:
                 raise
 
 
-def _report(query: StreamingQuery, on_rows: Callable[[int], None]) -> None:
+def _report(
+    query: StreamingQuery, on_rows: Callable[[int], None], on_lag: Callable[[int], None] | None
+) -> None:
     reported = 0
     running = True
     try:
         while running:
             running = not query.awaitTermination(1)
             reported += _advance(query, reported, on_rows)
+            if on_lag is not None:
+                _tell_lag(query, on_lag)
     except BaseException:
         _advance(query, reported, on_rows)
         raise
@@ -120,6 +130,15 @@ def _advance(query: StreamingQuery, reported: int, on_rows: Callable[[int], None
     rows = max(0, sum(progress.numInputRows for progress in query.recentProgress) - reported)
     on_rows(rows)
     return rows
+
+
+def _tell_lag(query: StreamingQuery, on_lag: Callable[[int], None]) -> None:
+    from orbitmq.spark.progress import query_progress
+
+    report = query.lastProgress
+    lag = None if report is None else query_progress(report).lag
+    if lag is not None:
+        on_lag(lag.messages)
 
 
 def read_back(spark: SparkSession, name_server: str) -> pd.DataFrame:

@@ -20,7 +20,7 @@ SPARK = "docs/spark.md"
 @pytest.mark.xdist_group("spark")
 def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
     code = snippets(SPARK)
-    assert len(code) == 3
+    assert len(code) == 4
     show = "print(spark.read.parquet('flights-parquet').count(), 'rows in parquet')"
     with EmbeddedBroker() as broker:
         with Producer("orders", name_server=broker.name_server) as producer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -13,8 +13,14 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from orbitmq.errors import ConnectionLostError
-from orbitmq.net.blocking import OPEN, Access, BlockingConnection, ConnectionCache
-from orbitmq.spark import sending, writer
+from orbitmq.net.blocking import (
+    OPEN,
+    REQUEST_TIMEOUT_MS,
+    Access,
+    BlockingConnection,
+    ConnectionCache,
+)
+from orbitmq.spark import decisions, half_messages, sending, writer
 from orbitmq.spark.write_options import write_options
 from orbitmq.wire.command import RemotingCommand
 
@@ -62,6 +68,14 @@ class Query:
         message = pickle.loads(plan).write(iter(batches))
         return cast(WriterCommitMessage, pickle.loads(pickle.dumps(message)))
 
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+        """What Spark has done on the driver when all tasks have succeeded."""
+        self.new_writer().commit(list(messages), batch_id)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+        """What it has done when one has not, or the commit failed."""
+        self.new_writer().abort(list(messages), batch_id)
+
 
 def rows(bodies: Iterable[str], key: str | None = None) -> Any:
     values = [body.encode() for body in bodies]
@@ -75,18 +89,34 @@ def killed_after(batches: Iterable[Any]) -> Iterator[Any]:
     raise Killed
 
 
+def killed_while_committing(patch: pytest.MonkeyPatch, windows: int) -> None:
+    """The driver is gone after it committed some windows of half messages."""
+    whole = decisions._windows
+
+    def some(halves: Any) -> Iterator[Any]:
+        for count, window in enumerate(whole(halves)):
+            if count >= windows:
+                raise Killed
+            yield window
+
+    patch.setattr(decisions, "_windows", some)
+
+
 class FlakyConnections(ConnectionCache):
     """Connections of which some break when an answer comes, with the answer lost."""
 
     def __init__(self, patch: pytest.MonkeyPatch, chance: float, seed: int = 0) -> None:
         super().__init__()
-        patch.setattr(sending, "CONNECTIONS", self)
+        for module in (sending, half_messages, decisions):
+            patch.setattr(module, "CONNECTIONS", self)
         self.broken = 0
         self._chance = chance
         self._random = random.Random(seed)
 
     def take(self, address: str, access: Access = OPEN) -> BlockingConnection:
         connection = super().take(address, access)
+        if "receive" in vars(connection):
+            return connection
         receive = connection.receive_ready
 
         def receive_ready() -> Iterator[RemotingCommand]:
@@ -97,5 +127,15 @@ class FlakyConnections(ConnectionCache):
                 raise ConnectionLostError("the network broke", address)
             yield from answers
 
-        vars(connection)["receive_ready"] = receive_ready
+        one = connection.receive
+
+        def one_or_none(timeout_ms: int = REQUEST_TIMEOUT_MS) -> RemotingCommand:
+            answer = one(timeout_ms)
+            if self._random.random() < self._chance / 20:
+                self.broken += 1
+                connection.close()
+                raise ConnectionLostError("the network broke", address)
+            return answer
+
+        vars(connection).update(receive_ready=receive_ready, receive=one_or_none)
         return connection

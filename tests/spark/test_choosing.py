@@ -95,8 +95,20 @@ def test_topics_that_match_a_pattern_are_found_while_it_runs(broker: EmbeddedBro
     assert bodies(broker, **given) == ["a", "b"]
 
 
-def test_a_pattern_that_nothing_matches_reads_nothing(broker: EmbeddedBroker) -> None:
+def test_a_pattern_that_nothing_matches_reads_nothing_yet(broker: EmbeddedBroker) -> None:
     assert bodies(broker, subscribePattern="nothing-[0-9]+") == []
+    clock = ManualClock()
+    topic = Topic(broker)
+    given = {"subscribePattern": f"{topic.name}-later", "startingOffsets": "latest"}
+    planner = StreamPlanner(options_of(broker, streaming=True, **given), clock)
+    begun = planner.latest_offset(INITIAL)
+    assert read(planner, INITIAL, begun) == []
+    assert planner.latest_offset(begun) is begun
+    topic.name += "-later"
+    topic.resize(1)
+    topic.send("before it was found")  # and yet after the query began
+    clock.advance(int(DISCOVERY_SECONDS * 1000))
+    assert read(planner, begun, planner.latest_offset(begun)) == [(topic.name, 0, 1)]
 
 
 def test_a_condition_on_properties_is_met_by_the_broker(

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, Stru
 
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.errors import ConfigError, NetworkError, RowError
-from orbitmq.spark import idempotence, ledger, sending
+from orbitmq.spark import begins, ledger, sending
 from orbitmq.spark.ledger import LEDGER_TOPIC, Ledger
 from orbitmq.spark.message_rows import MessageRows
 from orbitmq.spark.row_ids import CONTENT_DIGITS, RowIds
@@ -28,7 +28,7 @@ BATCH = 50
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idempotence, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(begins, "SETTLE_SECONDS", 0)
     sleep = time.sleep
     monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.002)))
 
@@ -174,10 +174,10 @@ def test_a_batch_write_is_run_again_under_its_id(broker: EmbeddedBroker) -> None
 
 def test_a_broker_of_an_earlier_run_must_be_there(query: Query, topic: Topic) -> None:
     query._options["brokerWaitMs"] = "0"
-    begin = idempotence._Begin("other-run", 0, {0: 0}, ["broker-a", "gone"])
+    begin = begins.Begin("stream:q-1:0", "other-run", 0, {0: 0}, ["broker-a", "gone"])
     book = Ledger(topic.broker.address, "broker-a", "tests")
     book.write(f"stream:q-1:0:0:{topic.name}", msgspec.json.encode(begin))
-    with pytest.raises(RowError, match="may have messages of stream:q-1:0 on gone"):
+    with pytest.raises(RowError, match="stream:q-1:0 may have left messages on gone"):
         query.task(query.plan(0), 0, [rows(["a"])])
 
 
@@ -236,7 +236,7 @@ def test_delays_are_refused(query: Query, monkeypatch: pytest.MonkeyPatch) -> No
         write_options({"nameServer": "a:1", "deliveryGuarantee": "idempotent", "delayMs": "5"})
     with pytest.raises(ConfigError, match="deliveryGuarantee='twice'.*idempotent"):
         write_options({"nameServer": "a:1", "deliveryGuarantee": "twice"})
-    with pytest.raises(ConfigError, match="writeId='x'.*idempotent alone"):
+    with pytest.raises(ConfigError, match="writeId=.x.*exactly_once alone"):
         write_options({"nameServer": "a:1", "writeId": "x"})
     maps = pa.array([[("DELAY", "3")]], pa.map_(pa.string(), pa.string()))
     table = StructType().add("body", BinaryType()).add("delayTimeLevel", IntegerType())

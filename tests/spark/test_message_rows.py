@@ -66,6 +66,14 @@ ROW = st.fixed_dictionaries(
 )
 
 
+def test_topics_of_a_namespace_are_named_without_it() -> None:
+    how = write_options({"nameServer": "n:1", "namespace": "mine", "topic": "T", "group": "g"})
+    assert how.group == "mine%g"
+    rows = batch(body=[b"a", b"b"], topic=["A", None])
+    assert sorted(topic for topic, _, _ in messages(rows, how)) == ["mine%A", "mine%T"]
+    assert [topic for topic, _, _ in messages(batch(body=[b"a"]), how)] == ["mine%T"]
+
+
 @given(st.lists(ROW, min_size=1, max_size=12), st.integers(0, 3))
 def test_every_row_is_its_message(rows: list[dict[str, Any]], cut: int) -> None:
     types = {"body": pa.binary(), "flag": pa.int32(), "properties": MAP}

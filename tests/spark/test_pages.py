@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from orbitmq import EmbeddedBroker, LitePullConsumer, Message, Producer
 from orbitmq.errors import ConfigError
-from orbitmq.spark import archive, check_expectations
+from orbitmq.spark import ProgressListener, archive, check_expectations
+from orbitmq.spark.metrics import MetricsServer
 from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import run, snippet
 
@@ -60,6 +61,28 @@ def test_a_listener(name_server: str) -> None:
     scope = run(code.replace('checkpoint="mailers-checkpoint"', checkpoint), name_server)
     assert scope["mailing"].query.exception() is None  # type: ignore[attr-defined]
     assert scope["mailing"].consume_status("orders").consume_ok_tps > 0  # type: ignore[attr-defined]
+
+
+def test_the_progress_of_a_stream(
+    name_server: str, capfd: pytest.CaptureFixture[str], spark: SparkSession
+) -> None:
+    code = snippet("docs/spark-progress.md", "show_progress(query)")
+    for directory in ("flights-parquet", "flights-checkpoint"):
+        code = code.replace(f'"{directory}"', f'"{Path.cwd() / directory}"')
+    scope = run(code, name_server)
+    listener, query, metrics = scope["listener"], scope["query"], scope["metrics"]
+    try:
+        assert isinstance(listener, ProgressListener)
+        assert isinstance(metrics, MetricsServer)
+        shown = capfd.readouterr().err
+        assert "100% 1 of 1 messages" in shown
+        assert "lag 0 messages, 0.0 s" in shown
+        source = query.lastProgress.sources[0]  # type: ignore[attr-defined]
+        assert "lag" in str(source.latestOffset)
+        wait_until(lambda: not listener.latest(), "the listener has heard of the end")
+    finally:
+        metrics.close()  # type: ignore[attr-defined]
+        spark.streams.removeListener(listener)  # type: ignore[arg-type]
 
 
 def test_expectations(name_server: str, capfd: pytest.CaptureFixture[str]) -> None:

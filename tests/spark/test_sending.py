@@ -20,7 +20,7 @@ from orbitmq.errors import (
     SystemBusyError,
 )
 from orbitmq.net.connection import Connection
-from orbitmq.spark import lanes, sending
+from orbitmq.spark import lanes, publishing, sending
 from orbitmq.spark.patience import REFUSALS
 from orbitmq.spark.sending import Outgoing, Sender
 from orbitmq.spark.write_options import WriteOptions
@@ -50,7 +50,7 @@ def test_messages_reach_a_topic_that_is_made_for_them(broker: EmbeddedBroker) ->
     count = 3 * lanes.BATCH_MESSAGES + 7
     send(broker.name_server, "many", [Outgoing(b"%d" % n, b"") for n in range(count)])
     found = stored(broker, "many")
-    assert len(found) == sending.NEW_TOPIC_QUEUES
+    assert len(found) == publishing.NEW_TOPIC_QUEUES
     bodies = Counter(int(view.body) for views in found.values() for view in views)
     assert bodies == Counter(range(count))
 

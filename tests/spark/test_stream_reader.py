@@ -129,7 +129,10 @@ def test_the_reader_spark_calls(broker: EmbeddedBroker) -> None:
     assert reader.partitions(end, end) == []
     with pytest.raises(OrbitMQError, match="not a batch"):
         reader.partitions(start, end)
-    assert reader.reportLatestOffset() == {"topics": {topic.name: {"broker-a": {"0": 2, "1": 0}}}}
+    assert reader.reportLatestOffset() == {
+        "topics": {topic.name: {"broker-a": {"0": 2, "1": 0}}},
+        "lag": {"messages": 0, "seconds": 0.0},
+    }
     reader.stop()
 
 

@@ -161,12 +161,33 @@ class BlockingConnection:
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> list[RemotingCommand]:
         """The answers of several requests, sent together, in the order of the requests."""
-        opaques = [self.send(code, header) for code, header in requests]
+        every = ((code, header, b"") for code, header in requests)
+        return [self._success(answer) for answer in self.exchange(every, timeout_ms=timeout_ms)]
+
+    def exchange(
+        self,
+        requests: Iterable[tuple[int, Fields, bytes]],
+        *,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> list[RemotingCommand]:
+        """The answers of several requests with their bodies, whatever the codes, in their order.
+
+        All are written at once, so they should not take more than a megabyte. No other request may
+        be under way.
+        """
+        frames, opaques = [], []
+        for code, header, body in requests:
+            self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
+            signed = header if self._hook is None else self._hook.apply(header, body)
+            frames.append(encode_request(code, opaque, signed, body))
+            opaques.append(opaque)
+        self._write(b"".join(frames))
+        self._awaited.update(opaques)
         answers: dict[int, RemotingCommand] = {}
         while len(answers) < len(opaques):
             answer = self.receive(timeout_ms)
             answers[answer.opaque] = answer
-        return [self._success(answers[opaque]) for opaque in opaques]
+        return [answers[opaque] for opaque in opaques]
 
     def close(self) -> None:
         """Close the socket; answers under way are lost."""

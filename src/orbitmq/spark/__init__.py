@@ -28,13 +28,19 @@ from orbitmq.spark.session import local_session
 
 if TYPE_CHECKING:
     from orbitmq.spark.archiving import archive
+    from orbitmq.spark.check_backs import answer_checks
     from orbitmq.spark.decoding import decode
     from orbitmq.spark.expectations import check_expectations
     from orbitmq.spark.listeners import process
+    from orbitmq.spark.metrics import serve_metrics
+    from orbitmq.spark.progress import ProgressListener
+    from orbitmq.spark.progress_bar import show_progress
     from orbitmq.spark.replaying import replay
     from orbitmq.spark.undecoded import dead_letter_rows, dead_letters
 
 __all__ = [
+    "ProgressListener",
+    "answer_checks",
     "archive",
     "check_expectations",
     "dead_letter_rows",
@@ -44,16 +50,22 @@ __all__ = [
     "process",
     "provide_java",
     "replay",
+    "serve_metrics",
+    "show_progress",
 ]
 
 # Spark's workers import this package to read and write, and need nothing of these.
 _HOMES: Final = {
+    "answer_checks": "orbitmq.spark.check_backs",
+    "ProgressListener": "orbitmq.spark.progress",
     "archive": "orbitmq.spark.archiving",
     "check_expectations": "orbitmq.spark.expectations",
     "dead_letter_rows": "orbitmq.spark.undecoded",
     "dead_letters": "orbitmq.spark.undecoded",
     "decode": "orbitmq.spark.decoding",
     "process": "orbitmq.spark.listeners",
+    "serve_metrics": "orbitmq.spark.metrics",
+    "show_progress": "orbitmq.spark.progress_bar",
     "replay": "orbitmq.spark.replaying",
 }
 

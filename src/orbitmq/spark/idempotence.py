@@ -10,36 +10,30 @@ is looked for in the same way before it is sent again.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import quote
 
-import msgspec
 import numpy as np
 
 from orbitmq import codes
-from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError, ConnectError, NetworkError, TopicNotFoundError
-from orbitmq.net.blocking import CONNECTIONS
+from orbitmq.errors import BrokerError, ConnectError, NetworkError
+from orbitmq.spark.begins import Begin, Task, note_begin, settle
 from orbitmq.spark.frames import Frames, Numbers
 from orbitmq.spark.lanes import Batch, Lane, Lanes
-from orbitmq.spark.ledger import Ledger, Note
+from orbitmq.spark.ledger import Ledger
 from orbitmq.spark.options import TOOLS_GROUP
 from orbitmq.spark.patience import patiently
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
+from orbitmq.spark.queue_ends import queue_ends
 from orbitmq.spark.row_ids import CONTENT_DIGITS, RowIds
 from orbitmq.spark.write_options import WriteOptions
-from orbitmq.wire.headers import OffsetResponseHeader, TopicQueueRequestHeader
 from orbitmq.wire.message_view import decode_records
 from orbitmq.wire.properties import UNIQ_KEY
 
 log = logging.getLogger("orbitmq.spark")
-
-SETTLE_SECONDS: Final = 1.0
-"""How long a request of a task that died, or a connection that broke, may still be under way."""
 
 _NOT_STORED: Final = {
     codes.SYSTEM_BUSY,
@@ -48,31 +42,6 @@ _NOT_STORED: Final = {
     codes.TOPIC_NOT_EXIST,
     codes.REQUEST_CODE_NOT_SUPPORTED,
 }
-
-
-class Task(msgspec.Struct, frozen=True):
-    """One task of one write.
-
-    ``write`` names the write whenever it is run: a streaming query and its batch, or a writeId.
-    ``run`` is another one each time that Spark plans it, ``partition`` the task's number.
-    """
-
-    write: str
-    run: str
-    partition: int
-
-
-class _Begin(msgspec.Struct, frozen=True):
-    """What a note says.
-
-    That is whose it is, where each queue of the topic on this broker ended, and on which brokers
-    the topic was.
-    """
-
-    run: str
-    partition: int
-    ends: dict[int, int]
-    brokers: list[str]
 
 
 class Idempotence:
@@ -148,17 +117,10 @@ class Idempotence:
         ends = self._ends(lane, [one.queue.queue_id for one in lanes])
         for one in lanes:
             one.next_offset = ends[one.queue.queue_id]
-        note = msgspec.json.encode(_Begin(self._task.run, self._task.partition, ends, brokers))
-        own, notes = self._ledger(lane).write_and_find(f"{self._scope}:{topic}", note)
-        earlier = [begin for note in notes if (begin := self._earlier(note, own))]
+        key = f"{self._scope}:{topic}"
+        earlier = note_begin(self._ledger(lane), key, Begin.of(self._task, ends, brokers))
         if not earlier:
             return Counter()
-        away = {name for begin in earlier for name in begin.brokers} - {*brokers}
-        if away:
-            raise NetworkError(
-                f"{topic} may have messages of {self._task.write} on {', '.join(sorted(away))}, "
-                "which the name server does not know now: start it again"
-            )
         self._settle(lane)
         # A queue that a note does not have was made after it.
         begins = {
@@ -174,18 +136,9 @@ class Idempotence:
             one.next_offset = ends[one.queue.queue_id]
         return stored
 
-    def _earlier(self, note: Note, own: int) -> _Begin | None:
-        """What ``note`` says, if it is of a run of these rows before the one at ``own``."""
-        if note.log_offset >= own:
-            return None
-        begin = msgspec.json.decode(note.body, type=_Begin)
-        same_run = begin.run == self._task.run and begin.partition != self._task.partition
-        return None if same_run else begin
-
     def _settle(self, lane: Lane) -> None:
         """Wait until all that was sent to the lane's broker until now can be read."""
-        time.sleep(SETTLE_SECONDS)
-        self._ledger(lane).write_and_find(f"{self._scope}:settled", b"{}")
+        settle(self._ledger(lane), self._scope)
 
     def _ledger(self, lane: Lane) -> Ledger:
         options = self._options
@@ -193,20 +146,7 @@ class Idempotence:
 
     def _ends(self, lane: Lane, numbers: Iterable[int]) -> dict[int, int]:
         """Where queues of the lane's topic on its broker end."""
-        topic, broker_name, _ = lane.queue
-        wanted = list(numbers)
-        requests = [
-            (RequestCode.GET_MAX_OFFSET, TopicQueueRequestHeader(topic, number, bname=broker_name))
-            for number in wanted
-        ]
-        with CONNECTIONS.borrow(lane.address, self._options.access) as connection:
-            try:
-                answers = connection.request_all(requests)
-            except TopicNotFoundError:  # the first message will make it
-                connection.close()
-                return dict.fromkeys(wanted, 0)
-        offsets = [max(answer.header(OffsetResponseHeader).offset, 0) for answer in answers]
-        return dict(zip(wanted, offsets, strict=True))
+        return queue_ends(lane.address, lane.queue, numbers, self._options.access)
 
     def _ids_between(self, lane: Lane, number: int, begin: int, end: int) -> Iterator[bytes]:
         """The unique ids of this write's messages with these offsets."""

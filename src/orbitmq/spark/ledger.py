@@ -37,6 +37,8 @@ STORED: Final = {
     codes.SLAVE_NOT_AVAILABLE,
 }
 """The codes that say that a message was stored, if not as safely as was asked for."""
+LEDGER_QUEUES: Final = 64
+"""Notes are written to the first of them; the others are there to be locked."""
 INDEX_WAIT_SECONDS: Final = 60.0
 """How long a note may take to be found by its key."""
 
@@ -140,8 +142,8 @@ class Ledger:
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
             topic=LEDGER_TOPIC,
-            default_topic=AUTO_CREATE_TOPIC,
-            default_topic_queue_nums=1,
+            default_topic="",  # no broker is to make it with other queues
+            default_topic_queue_nums=LEDGER_QUEUES,
             queue_id=0,
             sys_flag=0,
             born_timestamp=time.time_ns() // 1_000_000,
@@ -158,8 +160,8 @@ class Ledger:
         header = CreateTopicRequestHeader(
             topic=LEDGER_TOPIC,
             default_topic=AUTO_CREATE_TOPIC,
-            read_queue_nums=1,
-            write_queue_nums=1,
+            read_queue_nums=LEDGER_QUEUES,
+            write_queue_nums=LEDGER_QUEUES,
             perm=_READ_AND_WRITE,
             topic_filter_type="SINGLE_TAG",
         )
@@ -168,7 +170,7 @@ class Ledger:
             connection.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         except BrokerError as error:
             error.add_note(
-                f"deliveryGuarantee needs topic {LEDGER_TOPIC} with one queue on every broker: "
-                f"orbitmq topic create, or mqadmin updateTopic -t {LEDGER_TOPIC} -r 1 -w 1"
+                f"deliveryGuarantee needs topic {LEDGER_TOPIC} on every broker: mqadmin "
+                f"updateTopic -t {LEDGER_TOPIC} -r {LEDGER_QUEUES} -w {LEDGER_QUEUES} -c CLUSTER"
             )
             raise

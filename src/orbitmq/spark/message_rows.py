@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from orbitmq.client.namespace import with_namespace
 from orbitmq.errors import IllegalNameError, InvalidMessageError
 from orbitmq.names import check_topic
 from orbitmq.spark.frames import ALONE, Frames, Ids, Numbers, fixed, frames_of, joined, lengths
@@ -235,10 +236,11 @@ class MessageRows:
         self.refuse(mask, reason)
 
     def _topics(self) -> Iterator[tuple[str, Numbers | None]]:
-        """Each topic and its rows, None for all."""
+        """Each topic, as brokers know it, and its rows, None for all."""
         column, default = self.column("topic"), self._options.topic
+        namespace = self._options.namespace
         if column is None:
-            yield default or "", None
+            yield with_namespace(namespace, default or ""), None
             return
         names = column if default is None else pc.if_else(_given(column), column, default)
         self.refuse(~_mask(_given(names)), "no topic, and there is no option topic")
@@ -249,7 +251,8 @@ class MessageRows:
                 check_topic(topic)
             except IllegalNameError as error:
                 self.refuse(numbers == number, str(error))
-            yield topic, None if len(topics) == 1 else np.flatnonzero(numbers == number)
+            rows = None if len(topics) == 1 else np.flatnonzero(numbers == number)
+            yield with_namespace(namespace, topic), rows
 
     def _placing(self, indices: Numbers | None) -> Placing | None:
         """How the queues of the rows ``indices``, None for all, are found."""

@@ -15,6 +15,7 @@ from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import ConnectError, NetworkError, OrbitMQError, TopicNotFoundError
 from orbitmq.spark.admission import Admittance
 from orbitmq.spark.boundaries import Resolver
+from orbitmq.spark.lag import LagMeter
 from orbitmq.spark.offsets import (
     Bounds,
     Offsets,
@@ -54,7 +55,9 @@ class StreamPlanner:
         self._sizes = RecordSizes(options)
         self._admittance = Admittance(options.admission)
         self._target: Mapping[Queue, int] | None = None  # of Trigger.AvailableNow
+        self._lag = LagMeter(options, self._topics, clock)
         self._latest: Offsets = {}
+        self._planned: Offsets = {}
         self._committed: Offsets = {}
         self._told: set[str] = set()
         self._checked_at: float | None = None
@@ -75,11 +78,12 @@ class StreamPlanner:
         """
         previous = self._position(start)
         self._commit(previous.queues)
-        end = self._next_position(previous, limited=limited)
-        if end == previous and self._may_wait():
+        end = self._next_position(previous, limited=limited, first="initial" in start)
+        if end is previous and self._may_wait():
             end = self._wait_for_arrival(previous, limited=limited)
         self._returned_at = self._clock.monotonic()
-        return start if end == previous else end.to_json()
+        self._planned = end.queues
+        return start if end is previous else end.to_json()
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueueRange]:
         """What the batch between two offsets reads."""
@@ -96,8 +100,14 @@ class StreamPlanner:
         ]
 
     def latest_known(self) -> dict[str, Any] | None:
-        """The ends of all queues as last seen, for Spark's progress report."""
-        return Position(self._latest, {}).to_json() if self._latest else None
+        """The ends of all queues as last seen and the lag, for Spark's progress report.
+
+        The lag is what is left when the batch that was planned last has been read.
+        """
+        if not self._latest:
+            return None
+        lag = self._lag.measure(self._planned, self._latest)
+        return Position(self._latest, {}).to_json() | {"lag": lag.to_json()}
 
     def close(self) -> None:
         """Leave the brokers."""
@@ -125,13 +135,16 @@ class StreamPlanner:
     def _position(self, document: dict[str, Any]) -> Position:
         return Position.from_json(document, self._options.choice.only_topic)
 
-    def _next_position(self, previous: Position, *, limited: bool) -> Position:
-        """The end of the batch after ``previous``, or ``previous`` itself."""
-        first = not previous.queues
+    def _next_position(self, previous: Position, *, limited: bool, first: bool = False) -> Position:
+        """The end of the batch after ``previous``, or ``previous`` itself.
+
+        A ``first`` one is always new, if only to tell that there were no topics yet: those that
+        come later begin where new queues do.
+        """
         bounds = self._fetch_bounds(all_brokers=first or self._target is not None)
         if self._target is not None:
             bounds = _capped(bounds, self._target)
-        begins, lost = self._begins(previous, bounds)
+        begins, lost = self._begins(previous, bounds, first=first)
         ends = {queue: max(begin, bounds[queue].end) for queue, begin in begins.items()}
         if limited:
             ends = self._admittance.admit(
@@ -152,7 +165,7 @@ class StreamPlanner:
         if self._options.new_queue_offsets == "latest":
             # Where such a queue begins must not depend on when it is first written to.
             moved |= ends.keys() - known.keys()
-        if not moved:
+        if not moved and not first:
             return previous
         since = {queue: begins[queue] for queue in moved if known.get(queue) != begins[queue]}
         return Position(
@@ -160,11 +173,11 @@ class StreamPlanner:
         )
 
     def _begins(
-        self, previous: Position, bounds: Mapping[Queue, Bounds]
+        self, previous: Position, bounds: Mapping[Queue, Bounds], *, first: bool
     ) -> tuple[Offsets, set[Place]]:
         """Where the next batch begins, and which topics were made anew."""
         options = self._options
-        if not previous.queues:
+        if first:
             resolver = Resolver(
                 self._topics, self._clock.now_ms(), options.group, options.late_start_is_error
             )
@@ -242,6 +255,8 @@ class StreamPlanner:
             self._topics.refresh()
             bounds = self._topics.bounds(all_brokers=False)
         self._latest.update({queue: bound.end for queue, bound in bounds.items()})
+        for queue in self._topics.deleted:
+            self._latest.pop(queue, None)  # nobody waits for messages of it
         return bounds
 
     def _may_wait(self) -> bool:
@@ -264,7 +279,7 @@ class StreamPlanner:
             if not self._watch.wait(self._latest, self._topics.addresses, left_ms):
                 break
             end = self._next_position(previous, limited=limited)
-            if end != previous:
+            if end is not previous:
                 return end
             # A broker said there was something where nothing is, or there is too little for a
             # batch: do not ask in a tight loop.

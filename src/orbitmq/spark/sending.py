@@ -19,14 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from orbitmq import codes
-from orbitmq.client.routes import publish_queues
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
     BrokerError,
     MessageIllegalError,
     NetworkError,
     RequestTimeoutError,
-    TopicNotFoundError,
     WireError,
     for_code,
 )
@@ -38,16 +36,13 @@ from orbitmq.spark.ledger import STORED
 from orbitmq.spark.message_rows import Messages
 from orbitmq.spark.patience import BROKER_WAIT_MS, Patience
 from orbitmq.spark.placing import ANY, by_hash
-from orbitmq.spark.topic import fetch_route, master_addresses
-from orbitmq.wire.bodies import TopicRouteData
+from orbitmq.spark.publishing import NEW_TOPIC_QUEUES, open_lanes
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from orbitmq.wire.record import encode_batch
 
 log = logging.getLogger("orbitmq.spark")
 
-NEW_TOPIC_QUEUES: Final = 4
-"""How many queues a topic gets at most that the first message creates."""
 SEND_TIMEOUT_SECONDS: Final = 10.0
 SINGLES: Final = 1000
 """How many messages that are added one by one are handed on together."""
@@ -147,7 +142,7 @@ class Sender:
     def _lanes_of(self, topic: str) -> Lanes:
         lanes = self._topics.get(topic)
         if lanes is None:
-            lanes = self._open(topic)
+            lanes = open_lanes(topic, self._name_servers, self._access)
             if self._guard is not None:
                 self._guard.open(topic, lanes)
             self._topics[topic] = lanes
@@ -206,34 +201,6 @@ class Sender:
         for connection in self._connections.values():
             CONNECTIONS.give_back(connection)
         self._connections.clear()
-
-    def _open(self, topic: str) -> Lanes:
-        route = self._route(topic)
-        masters = master_addresses(route)
-        queues = publish_queues(topic, route)
-        if not queues:
-            raise TopicNotFoundError(
-                codes.TOPIC_NOT_EXIST,
-                f"topic {topic!r} has no queue to write: its brokers are away or it is read-only",
-            )
-        return Lanes([Lane(queue, masters[queue.broker_name]) for queue in queues])
-
-    def _route(self, topic: str) -> TopicRouteData:
-        """The topic's route; that of a new one if brokers create topics when messages come."""
-        try:
-            return fetch_route(self._name_servers, topic, self._access)
-        except TopicNotFoundError as missing:
-            try:
-                route = fetch_route(self._name_servers, AUTO_CREATE_TOPIC, self._access)
-            except TopicNotFoundError:
-                raise missing from None
-        queue_datas = [
-            msgspec.structs.replace(
-                data, write_queue_nums=min(NEW_TOPIC_QUEUES, data.write_queue_nums)
-            )
-            for data in route.queue_datas
-        ]
-        return msgspec.structs.replace(route, queue_datas=queue_datas)
 
     def _flush(self, lane: Lane) -> None:
         while lane.busy:

@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
+from orbitmq.client.namespace import with_namespace
 from orbitmq.errors import ConfigError
 from orbitmq.net.blocking import OPEN, Access
 from orbitmq.spark.option_values import (
     ACCESS_OPTIONS,
     Given,
     group_name,
+    namespace_name,
     number,
     one_of,
     size_bytes,
@@ -26,12 +28,14 @@ PRODUCER_GROUP: Final = "orbitmq_spark"
 
 AT_LEAST_ONCE: Final = "at_least_once"
 IDEMPOTENT: Final = "idempotent"
+EXACTLY_ONCE: Final = "exactly_once"
 
 COMPRESS_OVER: Final = 4096
 
 WRITE_NAMES: Final = (
     "nameServer",
     "profile",
+    "namespace",
     "topic",
     "group",
     "tags",
@@ -67,6 +71,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     name_servers: tuple[str, ...]
     """nameServer: ``host:port`` of the name servers, joined by ``;``; profile: as for reading."""
+    namespace: str | None = None
+    """namespace: of the topics and the group, which are named without it."""
     topic: str | None = None
     """topic: where rows go that have no topic of their own."""
     group: str = PRODUCER_GROUP
@@ -84,8 +90,9 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     each row with the topic's queues, the message, and its sharding key; on the executors, where the
     module must be importable. Default: by the sharding key where there is one, else in turn."""
     guarantee: str = AT_LEAST_ONCE
-    """deliveryGuarantee: ``at_least_once`` (default), or ``idempotent``, whose rows a task that is
-    run again looks for in the topic instead of sending them again."""
+    """deliveryGuarantee: ``at_least_once`` (default); ``idempotent``, whose rows a task that is run
+    again looks for in the topic instead of sending them again; or ``exactly_once``, whose rows
+    are half messages until the whole batch is there, and then delivered together."""
     write_id: str | None = None
     """writeId: the name of a batch write, so that one that is started again under it is taken for
     the same. Streaming queries have one. Default: another one each time."""
@@ -103,10 +110,12 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write. Raises ConfigError, naming the option, its value and what may be."""
     given = Given(options, "writing", WRITE_NAMES)
     given.only_one("delayTimeLevel", "delayMs", "deliverTime")
+    namespace = given.get("namespace", namespace_name, None)
     return WriteOptions(
         name_servers=given.name_servers(),
+        namespace=namespace,
         topic=given.get("topic", topic_name, None),
-        group=given.get("group", group_name, PRODUCER_GROUP),
+        group=with_namespace(namespace, given.get("group", group_name, PRODUCER_GROUP)),
         texts={
             name: given.get(name, _text, "")
             for name in ("tags", "keys", "shardingKey")
@@ -125,10 +134,10 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 def _guarantee(given: Given) -> str:
     guarantee: str = given.get(
-        "deliveryGuarantee", one_of(AT_LEAST_ONCE, IDEMPOTENT), AT_LEAST_ONCE
+        "deliveryGuarantee", one_of(AT_LEAST_ONCE, IDEMPOTENT, EXACTLY_ONCE), AT_LEAST_ONCE
     )
     if guarantee == AT_LEAST_ONCE:
-        given.refuse("writeId", f"it means something to deliveryGuarantee={IDEMPOTENT} alone")
+        given.refuse("writeId", f"it means something to {IDEMPOTENT} and {EXACTLY_ONCE} alone")
     else:
         for name in ("delayTimeLevel", "delayMs", "deliverTime"):
             given.refuse(name, f"messages with a delay need deliveryGuarantee={AT_LEAST_ONCE}")

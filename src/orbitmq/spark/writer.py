@@ -1,13 +1,14 @@
-"""``df.write`` and ``writeStream``: rows to messages, delivered at least once.
+"""``df.write`` and ``writeStream``: Spark's writers, and what a task of each guarantee does.
 
-A task has succeeded when the brokers acknowledged all its rows; there is nothing left to commit.
-What a failed task sent stays sent, and Spark runs it again.
+With at_least_once and idempotent a task has succeeded when the brokers acknowledged all its rows,
+and there is nothing left to commit. With exactly_once tasks prepare and the driver commits.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from secrets import token_hex
 from typing import Any
 
@@ -21,11 +22,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from orbitmq.errors import BrokerError, ConfigError, InvalidMessageError, NetworkError, RowError
-from orbitmq.spark.idempotence import Idempotence, Task
+from orbitmq.spark.begins import Task
+from orbitmq.spark.decisions import Decision, Decisions, Share
+from orbitmq.spark.half_messages import HalfSender
+from orbitmq.spark.idempotence import Idempotence
 from orbitmq.spark.message_rows import MessageRows
+from orbitmq.spark.row_ids import RowIds
 from orbitmq.spark.sending import Sender
 from orbitmq.spark.unique_ids import process_ids
-from orbitmq.spark.write_options import AT_LEAST_ONCE, WriteOptions
+from orbitmq.spark.write_options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
 from orbitmq.spark.write_schema import check_write_schema
 
 log = logging.getLogger("orbitmq.spark")
@@ -36,6 +41,18 @@ class SentMessages(WriterCommitMessage):
 
     def __init__(self, count: int) -> None:
         self.count = count
+
+
+class PreparedRows(SentMessages):
+    """Half messages that a task sent, as ``shares`` by broker; or the ``decision`` it found."""
+
+    def __init__(
+        self, count: int, write: str, shares: dict[str, Share], decision: Decision | None
+    ) -> None:
+        super().__init__(count)
+        self.write = write
+        self.shares = shares
+        self.decision = decision
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -50,14 +67,14 @@ class _Plan(msgspec.Struct, frozen=True):
         by_row_key = "rowkey" in {field.name.lower() for field in schema}
         return cls(options, token_hex(8), by_row_key)
 
-    def of_batch(self) -> Idempotence | None:
-        """The guard of a batch write's task, if it needs one."""
-        return self._guard(f"batch:{self.options.write_id or self.run}")
+    def write_batch(self, batches: Iterator[Any]) -> SentMessages:
+        """Carry out a task of a batch write."""
+        return self._write(batches, f"batch:{self.options.write_id or self.run}")
 
-    def of_stream(self) -> Idempotence | None:
-        """That of a streaming query's."""
+    def write_stream(self, batches: Iterator[Any]) -> SentMessages:
+        """Carry out a task of a streaming query."""
         if self.options.guarantee == AT_LEAST_ONCE:
-            return None
+            return send_batches(batches, self.options)
         context = TaskContext.get()
         query = context and context.getLocalProperty("sql.streaming.queryId")
         batch = context and context.getLocalProperty("streaming.sql.batchId")
@@ -65,14 +82,17 @@ class _Plan(msgspec.Struct, frozen=True):
             raise ConfigError(
                 "deliveryGuarantee", self.options.guarantee, "Spark does not say which query it is"
             )
-        return self._guard(f"stream:{query}:{batch}")
+        return self._write(batches, f"stream:{query}:{batch}")
 
-    def _guard(self, write: str) -> Idempotence | None:
-        if self.options.guarantee == AT_LEAST_ONCE:
-            return None
+    def _write(self, batches: Iterator[Any], write: str) -> SentMessages:
         context = TaskContext.get()
         task = Task(write, self.run, context.partitionId() if context else 0)
-        return Idempotence(task, self.options, by_row_key=self.by_row_key)
+        if self.options.guarantee == EXACTLY_ONCE:
+            return prepare_batches(batches, self.options, task)
+        guard = None
+        if self.options.guarantee != AT_LEAST_ONCE:
+            guard = Idempotence(task, self.options, by_row_key=self.by_row_key)
+        return send_batches(batches, self.options, guard)
 
 
 class RocketMQWriter(DataSourceArrowWriter):
@@ -86,15 +106,17 @@ class RocketMQWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send one task's rows."""
-        return send_batches(iterator, self._plan.options, self._plan.of_batch())
+        return self._plan.write_batch(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do."""
+        """Deliver what is prepared; otherwise nothing is left to do."""
+        deliver(messages, self._plan.options)
         log.info("sent %d messages", _count(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What was sent cannot be taken back."""
-        log.warning("the write failed after %d messages, which stay sent", _count(messages))
+        """Drop what is prepared; otherwise what was sent cannot be taken back."""
+        if not drop(messages, self._plan.options):
+            log.warning("the write failed after %d messages, which stay sent", _count(messages))
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
@@ -106,14 +128,15 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send one task's rows."""
-        return send_batches(iterator, self._plan.options, self._plan.of_stream())
+        return self._plan.write_stream(iterator)
 
     def commit(
         self,
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - Spark passes it by this name
     ) -> None:
-        """Nothing is left to do."""
+        """Deliver what is prepared; otherwise nothing is left to do."""
+        deliver(messages, self._plan.options)
         log.info("sent %d messages in batch %d", _count(messages), batchId)
 
     def abort(
@@ -121,8 +144,9 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - Spark passes it by this name
     ) -> None:
-        """What was sent cannot be taken back."""
-        log.warning("batch %d failed after %d messages, which stay", batchId, _count(messages))
+        """Drop what is prepared; otherwise what was sent cannot be taken back."""
+        if not drop(messages, self._plan.options):
+            log.warning("batch %d failed after %d messages, which stay", batchId, _count(messages))
 
 
 def send_batches(
@@ -136,24 +160,75 @@ def send_batches(
     sender = Sender(
         options.name_servers, options.group, options.access, options.broker_wait_ms, guard
     )
-    count = 0
     try:
-        for batch in batches:
+        count = _add_all(batches, options, sender, None if guard is None else guard.ids)
+        with _naming_rows(sender):
+            sender.finish()
+    finally:
+        sender.close()
+    return SentMessages(count)
+
+
+def prepare_batches(batches: Iterator[Any], options: WriteOptions, task: Task) -> PreparedRows:
+    """Send every row as a half message; they are dropped where one fails. Raises RowError."""
+    sender = HalfSender(options, task)
+    try:
+        count = _add_all(batches, options, sender, None)
+        with _naming_rows(sender):
+            shares = sender.finish()
+    except Exception:
+        sender.roll_back()
+        raise
+    return PreparedRows(count, task.write, shares, sender.decision)
+
+
+def deliver(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> None:
+    """Decide that the half messages of all tasks count, and commit them."""
+    prepared = [message for message in messages if isinstance(message, PreparedRows)]
+    if prepared:
+        decided = [message.decision for message in prepared if message.decision is not None]
+        shares = [message.shares for message in prepared]
+        Decisions(options, prepared[0].write).commit(shares, next(iter(decided), None))
+
+
+def drop(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> bool:
+    """Roll back the half messages of tasks, unless they count; whether there may be such."""
+    prepared = [message for message in messages if isinstance(message, PreparedRows)]
+    if prepared:
+        shares = [message.shares for message in prepared]
+        Decisions(options, prepared[0].write).drop_all(shares)
+    return options.guarantee == EXACTLY_ONCE
+
+
+def _add_all(
+    batches: Iterator[Any],
+    options: WriteOptions,
+    sender: Sender | HalfSender,
+    row_ids: RowIds | None,
+) -> int:
+    """Hand all rows to ``sender``; how many they are. Raises RowError."""
+    count = 0
+    for batch in batches:
+        with _naming_rows(sender, count):
             rows = MessageRows(batch, options, count)
-            ids = process_ids().take(rows.count) if guard is None else guard.ids.of(rows)
-            for messages in rows.messages(ids, ids_win=guard is not None):
+            ids = process_ids().take(rows.count) if row_ids is None else row_ids.of(rows)
+            for messages in rows.messages(ids, ids_win=row_ids is not None):
                 sender.add_all(messages)
-            count += rows.count
-        sender.finish()
+        count += rows.count
+    return count
+
+
+@contextmanager
+def _naming_rows(sender: Sender | HalfSender, first: int = 0) -> Iterator[None]:
+    """Errors become a RowError that names the first row that was not sent."""
+    try:
+        yield
     except InvalidMessageError as error:
         raise RowError(f"{_task()}{error}") from error
     except (NetworkError, BrokerError) as error:
         row = sender.failed_row
-        where = f"row {row}: " if row is not None else f"row {count} and those after it: "
+        where = f"row {row}: " if row is not None else f"row {first} and those after it: "
         raise RowError(f"{_task()}{where}{error}") from error
-    finally:
-        sender.close()
-    return SentMessages(count)
 
 
 def _task() -> str:

@@ -1,0 +1,82 @@
+"""The Spark sink's guarantees on Apache's brokers, its tasks and commits driven as Spark does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from orbitmq.spark import decisions, sending
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.spark.spark_tasks import Killed, Query, killed_after, killed_while_committing, rows
+from tests.spark.topics import stored
+
+if TYPE_CHECKING:
+    from orbitmq.broker.embedded import EmbeddedBroker
+    from tests.apache.cluster import ApacheCluster
+
+pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
+
+
+@pytest.fixture(params=["old_apache_cluster", "apache_cluster"])
+def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ApacheCluster:
+    monkeypatch.setattr(sending, "SEND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(decisions, "WINDOW", 20)
+    found: ApacheCluster = request.getfixturevalue(request.param)
+    return found
+
+
+def query_of(
+    cluster: ApacheCluster, monkeypatch: pytest.MonkeyPatch, guarantee: str
+) -> tuple[Query, str]:
+    topic = cluster.new_topic("sink")
+    query = Query(
+        monkeypatch, nameServer=cluster.name_server, topic=topic, deliveryGuarantee=guarantee
+    )
+    return query, topic
+
+
+def await_bodies(cluster: ApacheCluster, topic: str, expected: Counter[str]) -> None:
+    """Apache shows messages a little after it acknowledged them."""
+    found: Counter[str] = Counter()
+
+    def all_there() -> bool:
+        found.clear()
+        views = stored(cast("EmbeddedBroker", cluster), topic)
+        found.update(view.body.decode() for own in views.values() for view in own)
+        return found.total() >= expected.total()
+
+    eventually(all_there, f"{expected.total()} rows", lambda: found)
+    assert found == expected
+
+
+def test_an_idempotent_batch_that_is_run_again(
+    cluster: ApacheCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, topic = query_of(cluster, monkeypatch, "idempotent")
+    bodies = [f"{number % 700}" for number in range(1000)]
+    plan = query.plan(0)
+    with pytest.raises(Killed):
+        query.task(plan, 0, killed_after([rows(bodies), rows(bodies)]))
+    query.task(plan, 0, [rows(bodies[::-1]), rows(bodies)])
+    query.task(query.plan(0), 0, [rows(bodies * 2)])
+    await_bodies(cluster, topic, Counter(bodies * 2))
+
+
+def test_an_exactly_once_batch_whose_driver_is_killed_while_it_commits(
+    cluster: ApacheCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, topic = query_of(cluster, monkeypatch, "exactly_once")
+    plan = query.plan(0)
+    with pytest.raises(Killed):
+        query.task(plan, 0, killed_after([rows(["lost"] * 300)]))
+    first = [f"a{number}" for number in range(50)]
+    second = [f"b{number}" for number in range(10)]
+    sent = [query.task(plan, 0, [rows(first)]), query.task(plan, 1, [rows(second, "key")])]
+    with monkeypatch.context() as patch:
+        killed_while_committing(patch, 1)
+        with pytest.raises(Killed):
+            query.commit(sent, 0)
+    query.commit([query.task(query.plan(0), 0, [rows(["other"])])], 0)
+    await_bodies(cluster, topic, Counter(first + second))

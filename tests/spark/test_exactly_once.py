@@ -1,0 +1,255 @@
+"""deliveryGuarantee=exactly_once: a batch is there whole and once, or not at all."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from pyspark.sql.datasource import WriterCommitMessage
+
+from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.errors import NetworkError, RowError
+from orbitmq.names import OP_HALF_TOPIC
+from orbitmq.producer.local_transactions import LocalTransactionState
+from orbitmq.spark import answer_checks, begins, check_backs, decisions, half_messages
+from orbitmq.spark.check_backs import CheckBacks
+from orbitmq.spark.decisions import Decisions
+from orbitmq.spark.ledger import Ledger
+from orbitmq.spark.write_options import WriteOptions
+from orbitmq.testing.wait import wait_until
+from orbitmq.wire.message_view import MessageView
+from tests.spark.spark_tasks import (
+    FlakyConnections,
+    Killed,
+    Query,
+    killed_after,
+    killed_while_committing,
+    rows,
+)
+from tests.spark.topics import Topic, stored
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(begins, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(half_messages, "WINDOW", 20)
+    monkeypatch.setattr(half_messages, "CHUNK", 50)
+    monkeypatch.setattr(decisions, "WINDOW", 20)
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.002)))
+
+
+@pytest.fixture
+def own_broker() -> Iterator[EmbeddedBroker]:
+    """One whose half messages are of one test."""
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(own_broker: EmbeddedBroker) -> Topic:
+    return Topic(own_broker, 3)
+
+
+@pytest.fixture
+def query(monkeypatch: pytest.MonkeyPatch, topic: Topic) -> Query:
+    return Query(
+        monkeypatch,
+        nameServer=topic.broker.name_server,
+        topic=topic.name,
+        deliveryGuarantee="exactly_once",
+    )
+
+
+def counted(topic: Topic) -> Counter[str]:
+    return Counter(topic.bodies())
+
+
+def numbers(count: int, start: int = 0) -> list[str]:
+    return [f"{number:04}" for number in range(start, start + count)]
+
+
+def ended(topic: Topic) -> int:
+    """How many half messages were committed or rolled back."""
+    return sum(len(views) for views in stored(topic.broker, OP_HALF_TOPIC).values())
+
+
+def test_rows_are_there_together_when_the_driver_commits(query: Query, topic: Topic) -> None:
+    plan = query.plan(0)
+    sent = [
+        query.task(plan, 0, [rows(numbers(70)), rows(numbers(60, 70))]),
+        query.task(plan, 1, [rows(numbers(50, 200), "key")]),
+        query.task(plan, 2, []),
+    ]
+    assert topic.bodies() == []
+    query.commit(sent, 0)
+    assert topic.bodies() == sorted(numbers(130) + numbers(50, 200))
+    keyed = [
+        [view.body.decode() for view in views if view.sharding_key]
+        for views in topic.by_queue().values()
+    ]
+    assert sorted(keyed, key=len)[-2:] == [[], numbers(50, 200)]
+    views = [view for views in topic.by_queue().values() for view in views]
+    assert len({view.message_id for view in views}) == 180
+    query.commit([], 1)
+
+
+def test_what_a_killed_attempt_sent_is_never_delivered(query: Query, topic: Topic) -> None:
+    plan = query.plan(0)
+    with pytest.raises(Killed):
+        query.task(plan, 0, killed_after([rows(numbers(100))]))
+    query.commit([query.task(plan, 0, [rows(["a", "b"])])], 0)
+    assert topic.bodies() == ["a", "b"]
+
+
+def test_a_failed_attempt_and_an_aborted_write_are_rolled_back(query: Query, topic: Topic) -> None:
+    plan = query.plan(0)
+    with pytest.raises(RowError, match="partition 0, row 41: a null or empty body"):
+        query.task(plan, 0, [rows(numbers(40)), rows(["a", ""])])
+    assert ended(topic) == 40
+    query.abort([query.task(plan, 1, [rows(numbers(7))]), None], 0)
+    assert ended(topic) == 47
+    assert topic.bodies() == []
+
+
+@pytest.mark.parametrize("windows", [0, 1, 2])
+def test_what_is_decided_stays_so_whatever_the_batch_is_the_next_time(
+    query: Query, topic: Topic, windows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = query.plan(0)
+    sent = [query.task(plan, number, [rows(numbers(50, 100 * number))]) for number in range(2)]
+    with monkeypatch.context() as patch:
+        killed_while_committing(patch, windows)
+        with pytest.raises(Killed):
+            query.commit(sent, 0)
+    assert len(topic.bodies()) == min(windows * 20, 50)
+    query.abort(sent, 0)  # as after a commit that failed
+    plan = query.plan(0)
+    again = [query.task(plan, number, [rows(["other"])]) for number in range(3)]
+    query.commit(again, 0)
+    query.commit([query.task(query.plan(0), 0, [rows(["other"])])], 0)
+    assert topic.bodies() == sorted(numbers(50) + numbers(50, 100))
+
+
+def test_a_commit_whose_answers_are_lost(
+    query: Query, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flaky = FlakyConnections(monkeypatch, 0.4)
+    plan = query.plan(0)
+    sent = [query.task(plan, 0, [rows(numbers(300)), rows(numbers(60, 500), "key")])]
+    query.commit(sent, 0)
+    assert topic.bodies() == sorted(numbers(300) + numbers(60, 500))
+    assert flaky.broken
+    flaky.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_history_of_crashes_leaves_each_row_once(
+    query: Query, topic: Topic, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    flaky = FlakyConnections(monkeypatch, 0.05, seed)
+    expected: Counter[str] = Counter()
+    for batch_id in range(4):
+        bodies = [f"{chance.randrange(60)}" for _ in range(120)]
+        expected.update(bodies)
+        done = False
+        while not done:  # every turn is another driver's
+            plan = query.plan(batch_id)
+            sent: list[WriterCommitMessage | None] = []
+            for number in range(2):
+                while chance.random() < 0.3:
+                    some = killed_after([rows(chance.sample(bodies, chance.randrange(100)))])
+                    with pytest.raises(Killed):
+                        query.task(plan, number, some)
+                sent.append(query.task(plan, number, [rows(bodies[number::2])]))
+            with monkeypatch.context() as patch:
+                if chance.random() < 0.6:
+                    killed_while_committing(patch, chance.randrange(4))
+                try:
+                    query.commit(sent, batch_id)
+                    done = chance.random() < 0.6
+                except Killed:
+                    pass
+    assert counted(topic) == expected
+    flaky.close()
+
+
+def test_what_is_decided_is_finished_by_who_answers_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver is gone for good between its decision and its last commit."""
+    monkeypatch.setattr(check_backs, "TAKE_OVER_MS", 0)
+    with EmbeddedBroker(transaction_timeout_ms=1, transaction_check_interval_ms=20) as broker:
+        topic = Topic(broker)
+        query = Query(
+            monkeypatch, nameServer=broker.name_server, topic=topic.name,
+            deliveryGuarantee="exactly_once",
+        )  # fmt: skip
+        sent = [query.task(query.plan(0), 0, [rows(numbers(50))])]
+        with monkeypatch.context() as patch:
+            killed_while_committing(patch, 1)
+            with pytest.raises(Killed):
+                query.commit(sent, 0)
+        with answer_checks(name_server=broker.name_server):
+            wait_until(lambda: len(topic.bodies()) >= 50, "the rest")
+            wait_until(lambda: ended(topic) > 50, "the end of what was asked about")
+        assert topic.bodies() == numbers(50)
+
+
+def asked(query: Query, topic: Topic, **how: Any) -> list[LocalTransactionState]:
+    """What is answered about each half message."""
+    options = WriteOptions(name_servers=(topic.broker.name_server,))
+    checks = CheckBacks(options, **how)
+    views = [
+        view for own in stored(topic.broker, "RMQ_SYS_TRANS_HALF_TOPIC").values() for view in own
+    ]
+    return [checks(cast(MessageView, _Asked(view, topic.name))) for view in views]
+
+
+class _Asked:
+    """A half message as a broker asks about it: of its own topic."""
+
+    def __init__(self, view: MessageView, topic: str) -> None:
+        self.topic = topic
+        self.property = view.property
+        self.message_id = view.message_id
+
+
+def test_answers_about_half_messages(
+    query: Query, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollback, unknown = LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN
+    plan = query.plan(0)
+    with pytest.raises(Killed):
+        query.task(plan, 0, killed_after([rows(numbers(20))]))
+    sent = [query.task(plan, 0, [rows(["a"])])]
+    assert set(asked(query, topic)) == {unknown}
+    with monkeypatch.context() as patch:
+        killed_while_committing(patch, 0)
+        with pytest.raises(Killed):
+            query.commit(sent, 0)
+    assert asked(query, topic) == [rollback] * 20 + [unknown]
+    assert topic.bodies() == []
+    assert asked(query, topic, take_over_ms=0) == [rollback] * 21
+    assert topic.bodies() == ["a"]
+    query.commit([query.task(query.plan(0), 0, [rows(["a"])])], 0)
+    assert topic.bodies() == ["a"]
+    assert asked(query, topic) == [rollback] * 21
+
+
+def test_two_do_not_commit_at_once(query: Query, topic: Topic) -> None:
+    query._options["brokerWaitMs"] = "0"
+    sent = [query.task(query.plan(0), 0, [rows(["a"])])]
+    options = query.new_writer()._plan.options
+    other = Decisions(options, "stream:q-1:0")
+    ledger = Ledger(topic.broker.address, "broker-a", "tests")
+    with other._lease(ledger), pytest.raises(NetworkError, match="another process commits"):
+        query.commit(sent, 0)
+    assert topic.bodies() == []
+    query.commit(sent, 0)
+    assert topic.bodies() == ["a"]

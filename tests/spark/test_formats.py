@@ -1,0 +1,20 @@
+"""Formats whose package is not installed say so before anything is read."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from orbitmq.errors import ConfigError
+from orbitmq.spark.avro import avro_type
+from orbitmq.spark.protobuf import message_schema
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(ConfigError, match="format='avro' is not allowed: .*pip install fastavro"):
+        avro_type('{"type": "record", "name": "r", "fields": []}')
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(ConfigError, match="pip install protobuf"):
+        message_schema(b"", "shop.Order")
