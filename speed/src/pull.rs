@@ -18,9 +18,10 @@ fn neighbours<'py>(
     max_bytes: i64,
 ) -> PyResult<Option<Records<'py>>> {
     let slices = PyList::empty(py);
-    let place = |position: i64| position.wrapping_sub(base) as isize;
+    let slice = py.get_type::<PySlice>(); // PySlice::new of PyO3 0.30 leaks its numbers
+    let place = |position: i64| position.wrapping_sub(base);
     let add = |start, stop| -> PyResult<()> {
-        slices.append(view.get_item(PySlice::new(py, place(start), place(stop), 1))?)
+        slices.append(view.get_item(slice.call1((place(start), place(stop)))?)?)
     };
     let (mut start, mut stop, mut count, mut taken) = (0, 0, 0, 0);
     for unit in rows::<20>(units)? {
