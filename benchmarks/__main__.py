@@ -14,11 +14,12 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.brokers import find_apache
+from benchmarks.brokers import PLAIN, Rival, find_apache
 from benchmarks.growth import SIZES
 from benchmarks.machine import describe
-from benchmarks.results import HEADINGS, Result, cells, line, markdown
+from benchmarks.results import HEADINGS, PLAIN_HEADINGS, Result, cells, line, markdown
 from benchmarks.subjects import ALONE, BROKERS, RIVALS, SUBJECTS, Options
+from orbitmq.compiled import CORE
 
 
 def main() -> None:
@@ -49,25 +50,26 @@ def main() -> None:
         metavar="SRC",
         help="instead of Apache's broker that of another version of ours, whose `src` is here",
     )
+    parser.add_argument(
+        "--plain", action="store_true", help="and our broker on plain Python, in the same rounds"
+    )
     arguments = parser.parse_args()
     subjects = chosen(arguments.subjects)
-    if arguments.against and not set(subjects) <= RIVALS:
-        parser.error(f"--against goes with {', '.join(sorted(RIVALS))} only")
-    if arguments.against and not (arguments.against / "orbitmq").is_dir():
-        parser.error(f"--against {arguments.against}: there is no orbitmq in it; name a `src`")
+    check(parser, arguments, subjects)
     apache = None
     if not (arguments.against or arguments.alone or set(subjects) <= ALONE):
         apache = find_apache()
-    rival = arguments.against.resolve() if arguments.against else apache
+    other = arguments.against.resolve() if arguments.against else apache
+    rivals: list[Rival] = [other] if other else []
+    rivals += [PLAIN] if arguments.plain else []
     options = Options(
-        rival, arguments.seconds, arguments.rounds, arguments.largest, arguments.pictures
+        rivals, arguments.seconds, arguments.rounds, arguments.largest, arguments.pictures
     )
     described = describe(apache)
     for name, value in described.items():
         print(f"{name}: {value}")
-    print(
-        line([word.replace("Apache", "other") if arguments.against else word for word in HEADINGS])
-    )
+    words = [*HEADINGS, *PLAIN_HEADINGS] if len(rivals) > 1 else [*HEADINGS]
+    print(line([word if apache else word.replace("Apache", "other") for word in words]))
     results: list[Result] = []
     try:
         for subject in subjects:
@@ -76,6 +78,19 @@ def main() -> None:
                 results.append(result)
     finally:
         save(described, results)
+
+
+def check(
+    parser: argparse.ArgumentParser, arguments: argparse.Namespace, subjects: list[str]
+) -> None:
+    """End the program where the options cannot be had together, or here."""
+    for option in ("against", "plain"):
+        if getattr(arguments, option) and not set(subjects) <= RIVALS:
+            parser.error(f"--{option} goes with {', '.join(sorted(RIVALS))} only")
+    if arguments.plain and CORE == PLAIN:
+        parser.error("--plain: there is no compiled core here to measure beside; see `make core`")
+    if arguments.against and not (arguments.against / "orbitmq").is_dir():
+        parser.error(f"--against {arguments.against}: there is no orbitmq in it; name a `src`")
 
 
 def chosen(names: list[str]) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
 
-from benchmarks.brokers import Rival, RunningBroker, fill, generate, in_turn, pair
+from benchmarks.brokers import Rival, RunningBroker, fill, generate, in_turn, side_by_side
 from benchmarks.plan import Outcome, Plan
 from benchmarks.results import Result, compare, compare_outcomes
 
@@ -72,9 +72,11 @@ def run_case(case: Case, seconds: float, broker: RunningBroker) -> Outcome:
     )
 
 
-def send_figures(rival: Rival, flush: str, seconds: float, rounds: int) -> Iterator[Result]:
+def send_figures(
+    rivals: Sequence[Rival], flush: str, seconds: float, rounds: int
+) -> Iterator[Result]:
     """Sends in one flush mode; with ``async`` also the start and the memory."""
-    with pair(rival, flush) as brokers:
+    with side_by_side(rivals, flush) as brokers:
         if flush == "async":
             yield start_figure(brokers)
             yield memory_figure("memory, just started", brokers)
@@ -87,9 +89,9 @@ def send_figures(rival: Rival, flush: str, seconds: float, rounds: int) -> Itera
             yield memory_figure("memory, after the sends", brokers)
 
 
-def pull_figures(rival: Rival, seconds: float, rounds: int) -> Iterator[Result]:
+def pull_figures(rivals: Sequence[Rival], seconds: float, rounds: int) -> Iterator[Result]:
     """Pulls of what is there."""
-    with pair(rival, "async") as brokers:
+    with side_by_side(rivals, "async") as brokers:
         for broker in brokers:
             for body, count in FILLED.items():
                 fill(broker, _topic("pull", body), count, body)
@@ -104,9 +106,9 @@ def warm_up(brokers: list[RunningBroker], seconds: float) -> None:
         generate(Plan("send", broker.address, WARM_UP_TOPIC, window=64, seconds=seconds))
 
 
-def mixed_figures(rival: Rival, seconds: float, rounds: int) -> Iterator[Result]:
+def mixed_figures(rivals: Sequence[Rival], seconds: float, rounds: int) -> Iterator[Result]:
     """Sends, and consumers that wait for them."""
-    with pair(rival, "async") as brokers:
+    with side_by_side(rivals, "async") as brokers:
         warm_up(brokers, _WARM_UP * seconds)
         yield from load_figures([MIXED], brokers, seconds, rounds)
 
@@ -126,9 +128,9 @@ def load_figures(
         yield compare_outcomes(name, outcomes, aim)
 
 
-def latency_figures(rival: Rival, seconds: float, rounds: int) -> Iterator[Result]:
+def latency_figures(rivals: Sequence[Rival], seconds: float, rounds: int) -> Iterator[Result]:
     """How soon a send is answered, at a steady rate."""
-    with pair(rival, "async") as brokers:
+    with side_by_side(rivals, "async") as brokers:
         warm_up(brokers, seconds)
         for broker in brokers:
             fill(broker, "bench-latency", 0)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,8 +28,11 @@ _LOOK_SECONDS = 0.1
 _IDLE = 0.11
 """The share of a core that idle brokers may take: one tick of the clock in a look."""
 
-Rival: TypeAlias = ApacheRelease | Path | None
-"""Whom our broker is measured beside: Apache's, the ``src`` of another version of ours, nobody."""
+PLAIN: Final = "plain Python"
+"""Our own broker, without the compiled core."""
+
+Rival: TypeAlias = ApacheRelease | Path | Literal["plain Python"]
+"""Whom our broker is measured beside: Apache's, the ``src`` of another version of ours, PLAIN."""
 
 GENEROUS_PULLS = {
     "maxTransferCountOnMessageInMemory": 1024,
@@ -58,12 +61,17 @@ def orbitmq_broker(
     store: Path | None = None,
     program: Sequence[str] = ("orbitmq.cli", "broker"),
     source: Path | None = None,
+    *,
+    plain: bool = False,
 ) -> Iterator[RunningBroker]:
     """``orbitmq broker`` on free ports; without a store with a temporary one.
 
-    ``program`` is the module to run, and its first arguments; ``source`` another version's ``src``.
+    ``program`` is the module to run, and its first arguments; ``source`` another version's ``src``;
+    ``plain`` leaves the compiled core alone.
     """
-    environment = {**os.environ, "PYTHONPATH": str(source)} if source else None
+    environment = dict(os.environ)
+    environment |= {"PYTHONPATH": str(source)} if source else {}
+    environment |= {"ORBITMQ_SPEED": "0"} if plain else {}
     began = time.perf_counter()
     command = [sys.executable, "-m", *program, "--port", "0"]
     command += ["--store", str(store)] if store else []
@@ -144,14 +152,18 @@ def _java_children(parent: int) -> list[int]:
 
 
 @contextmanager
-def pair(rival: Rival, flush: str) -> Iterator[list[RunningBroker]]:
-    """Our broker, and the rival beside it, if there is one."""
+def side_by_side(rivals: Sequence[Rival], flush: str) -> Iterator[list[RunningBroker]]:
+    """Our broker, and its rivals, in their order."""
     with ExitStack() as stack:
         brokers = [stack.enter_context(orbitmq_broker(flush))]
-        if isinstance(rival, Path):
-            brokers.append(stack.enter_context(orbitmq_broker(flush, source=rival)))
-        elif rival:
-            brokers.append(stack.enter_context(apache_broker(rival, flush)))
+        for rival in rivals:
+            if isinstance(rival, str):
+                broker = orbitmq_broker(flush, plain=True)
+            elif isinstance(rival, Path):
+                broker = orbitmq_broker(flush, source=rival)
+            else:
+                broker = apache_broker(rival, flush)
+            brokers.append(stack.enter_context(broker))
         yield brokers
 
 

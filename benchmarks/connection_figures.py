@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from benchmarks.brokers import Rival, RunningBroker, generate, pair
+from benchmarks.brokers import Rival, RunningBroker, generate, side_by_side
 from benchmarks.crowd import check_descriptors
 from benchmarks.plan import Plan
 from benchmarks.results import Result, compare
@@ -16,7 +16,7 @@ HOLDERS = 100
 
 
 def connection_figures(
-    rival: Rival,
+    rivals: Sequence[Rival],
     seconds: float,
     rounds: int,
     connections: int = CONNECTIONS,
@@ -30,9 +30,9 @@ def connection_figures(
         return
     opened, woken = [], []
     for _ in range(rounds):
-        with pair(rival, "async") as brokers:
+        with side_by_side(rivals, "async") as brokers:
             opened.append([_connected(broker, connections) for broker in brokers])
-        with pair(rival, "async") as brokers:
+        with side_by_side(rivals, "async") as brokers:
             woken.append([_woken(broker, held, seconds) for broker in brokers])
     names = [("time to connect", "s"), ("memory each", "KB")]
     yield from _compare(f"{connections:,} connections", names, opened)

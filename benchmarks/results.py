@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import median
@@ -10,7 +10,8 @@ from statistics import median
 from benchmarks.plan import Outcome
 
 HEADINGS = ("", "", "OrbitMQ", "Apache", "ratio", "from", "to", "aim", "CPU us", "Apache", "ratio")
-_WIDTHS = (60, 11, 12, 12, 8, 8, 8, 6, 9, 9, 8)
+PLAIN_HEADINGS = ("plain", "ratio", "CPU us")
+_WIDTHS = (60, 11, 12, 12, 8, 8, 8, 6, 9, 9, 8, 12, 8, 9)
 
 
 @dataclass
@@ -19,7 +20,8 @@ class Result:
 
     The ratio is the median of the rounds' ratios, which went from ``low`` to ``high``. ``cpu`` and
     ``apache_cpu`` are the microseconds of the brokers' processor time a message, ``cpu_ratio`` the
-    median of the rounds' ratios of them.
+    median of the rounds' ratios of them. ``plain`` is a figure of ours on plain Python beside the
+    others, ``plain_ratio`` to Apache's.
     """
 
     name: str
@@ -33,17 +35,26 @@ class Result:
     cpu: float | None = None
     apache_cpu: float | None = None
     cpu_ratio: float | None = None
+    plain: float | None = None
+    plain_ratio: float | None = None
+    plain_cpu: float | None = None
 
 
 def compare(
     name: str, unit: str, rounds: list[list[float]], aim: float | None, *, less: bool = False
 ) -> Result:
-    """The medians of several rounds, ours first, and the median of the rounds' ratios."""
+    """The medians of several rounds, and the median of the rounds' ratios.
+
+    A row has ours, the rival's, and that of ours on plain Python; the last two may not be there.
+    """
     result = Result(name, unit, median(row[0] for row in rounds), aim=aim)
     if len(rounds[0]) > 1:
-        ratios = [_ratio(*row[:: -1 if less else 1]) for row in rounds]
+        ratios = [_ratio(*row[:2][:: -1 if less else 1]) for row in rounds]
         result.apache = median(row[1] for row in rounds)
         result.ratio, result.low, result.high = median(ratios), min(ratios), max(ratios)
+    if len(rounds[0]) > 2:
+        others = [_ratio(*(row[2], row[1])[:: -1 if less else 1]) for row in rounds]
+        result.plain, result.plain_ratio = median(row[2] for row in rounds), median(others)
     return result
 
 
@@ -54,6 +65,7 @@ def compare_outcomes(name: str, rounds: list[list[Outcome]], aim: float | None) 
     costs = [[outcome.cpu for outcome in row] for row in rounds]
     spent = compare(name, "us", costs, None, less=True)
     result.cpu, result.apache_cpu, result.cpu_ratio = spent.ours, spent.apache, spent.ratio
+    result.plain_cpu = spent.plain
     return result
 
 
@@ -67,22 +79,26 @@ def figures_in(output: str) -> list[float]:
 
 
 def cells(result: Result) -> list[str]:
-    """The columns of the table, as HEADINGS names them."""
-    numbers = (result.ours, result.apache)
+    """The columns of the table, as HEADINGS names them, and PLAIN_HEADINGS where there are such."""
     ratios = (result.ratio, result.low, result.high)
-    return [
-        *(result.name, result.unit),
-        *("" if number is None else figure(number) for number in numbers),
-        *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
-        "" if result.aim is None else f"{result.aim:.1f}",
-        *("" if cost is None else f"{cost:.2f}" for cost in (result.cpu, result.apache_cpu)),
-        "" if result.cpu_ratio is None else f"{result.cpu_ratio:.2f}",
+    columns = [
+        *(result.name, result.unit, figure(result.ours), _shown(result.apache, figure)),
+        *(_shown(ratio) for ratio in ratios),
+        _shown(result.aim, "{:.1f}".format),
+        *(_shown(cost) for cost in (result.cpu, result.apache_cpu, result.cpu_ratio)),
     ]
+    if result.plain is not None:
+        columns += [figure(result.plain), _shown(result.plain_ratio), _shown(result.plain_cpu)]
+    return columns
+
+
+def _shown(value: float | None, show: Callable[[float], str] = "{:.2f}".format) -> str:
+    return "" if value is None else show(value)
 
 
 def line(columns: Sequence[str]) -> str:
     """One line of the table: names to the left, numbers to the right."""
-    pairs = list(zip(columns, _WIDTHS, strict=True))
+    pairs = list(zip(columns, _WIDTHS, strict=False))
     return "".join(
         [f"{text:<{width}}" for text, width in pairs[:2]]
         + [f"{text:>{width}}" for text, width in pairs[2:]]
@@ -91,7 +107,9 @@ def line(columns: Sequence[str]) -> str:
 
 def markdown(results: Sequence[Result]) -> str:
     """The table as documents have it."""
-    rows = [list(HEADINGS), ["---"] * len(HEADINGS), *map(cells, results)]
+    columns = max(map(len, map(cells, results)), default=len(HEADINGS))
+    rows = [[*HEADINGS, *PLAIN_HEADINGS][:columns], ["---"] * columns]
+    rows += [row + [""] * (columns - len(row)) for row in map(cells, results)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

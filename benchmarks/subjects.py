@@ -35,7 +35,7 @@ _PERIOD = 30
 class Options:
     """How to measure: beside whom, how long, how often, how much; where pictures go."""
 
-    rival: Rival
+    rivals: list[Rival]
     seconds: float
     rounds: int
     largest: int
@@ -43,32 +43,32 @@ class Options:
 
     @property
     def apache(self) -> ApacheRelease | None:
-        """Apache's release, if that is the rival."""
-        return None if isinstance(self.rival, Path) else self.rival
+        """Apache's release, if that is among the rivals."""
+        return next((one for one in self.rivals if isinstance(one, ApacheRelease)), None)
 
 
 def _sends(options: Options) -> Iterator[Result]:
-    return send_figures(options.rival, "async", options.seconds, options.rounds)
+    return send_figures(options.rivals, "async", options.seconds, options.rounds)
 
 
 def _sync(options: Options) -> Iterator[Result]:
-    return send_figures(options.rival, "sync", options.seconds, options.rounds)
+    return send_figures(options.rivals, "sync", options.seconds, options.rounds)
 
 
 def _pulls(options: Options) -> Iterator[Result]:
-    return pull_figures(options.rival, options.seconds, options.rounds)
+    return pull_figures(options.rivals, options.seconds, options.rounds)
 
 
 def _mixed(options: Options) -> Iterator[Result]:
-    return mixed_figures(options.rival, options.seconds, options.rounds)
+    return mixed_figures(options.rivals, options.seconds, options.rounds)
 
 
 def _latency(options: Options) -> Iterator[Result]:
-    return latency_figures(options.rival, _LONGER * options.seconds, options.rounds)
+    return latency_figures(options.rivals, _LONGER * options.seconds, options.rounds)
 
 
 def _connections(options: Options) -> Iterator[Result]:
-    return connection_figures(options.rival, _LONGER * options.seconds, options.rounds)
+    return connection_figures(options.rivals, _LONGER * options.seconds, options.rounds)
 
 
 def _consumers(options: Options) -> Iterator[Result]:

@@ -32,7 +32,7 @@ fn rows<const N: usize>(data: &[u8]) -> PyResult<&[[u8; N]]> {
 }
 
 #[pymodule]
-fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     batch::register(module)?;
     frames::register(module)?;

@@ -12,10 +12,18 @@ import pytest
 
 from benchmarks import broker_figures, flames, machine
 from benchmarks.broker_figures import Case, load_figures
-from benchmarks.brokers import RunningBroker, fill, in_turn, orbitmq_broker
+from benchmarks.brokers import PLAIN, RunningBroker, fill, in_turn, orbitmq_broker
 from benchmarks.connection_figures import connection_figures
 from benchmarks.plan import Outcome
-from benchmarks.results import HEADINGS, cells, compare, compare_outcomes, line, markdown
+from benchmarks.results import (
+    HEADINGS,
+    PLAIN_HEADINGS,
+    cells,
+    compare,
+    compare_outcomes,
+    line,
+    markdown,
+)
 from benchmarks.sampled_broker import OUTSIDE, stack_of
 from benchmarks.scaling import scaling_figures
 from orbitmq.net.dispatcher import Dispatcher
@@ -64,11 +72,24 @@ def test_processor_time_stands_beside_rates() -> None:
     assert len(cells(result)) == len(HEADINGS)
 
 
-def test_another_version_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_python_stands_beside_the_compiled_core() -> None:
+    result = compare("sends", "/s", [[40.0, 10.0, 20.0], [60.0, 20.0, 20.0]], None)
+    assert (result.ratio, result.plain, result.plain_ratio) == (3.5, 20.0, 1.5)
+    assert compare("latency", "us", [[1.0, 4.0, 2.0]], None, less=True).plain_ratio == 2.0
+    assert len(cells(result)) == len(HEADINGS) + len(PLAIN_HEADINGS)
+    alone = compare("memory", "MB", [[1.0]], None)
+    assert len({row.count("|") for row in markdown([result, alone]).splitlines()}) == 1
+
+
+def test_another_version_and_plain_python_stand_beside_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(broker_figures, "MIXED", Case("mixed", "mixed", connections=3))
-    (result,) = broker_figures.mixed_figures(ROOT / "src", 0.1, 1)
+    (result,) = broker_figures.mixed_figures([ROOT / "src", PLAIN], 0.1, 1)
     assert result.ratio is not None
     assert result.apache_cpu is not None
+    assert result.plain is not None
+    assert result.plain_cpu is not None
 
 
 def test_the_interpreter_is_named() -> None:
@@ -94,7 +115,7 @@ def test_loads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_connections() -> None:
-    found = measured(connection_figures(None, 0.05, 1, connections=40, held=40))
+    found = measured(connection_figures([], 0.05, 1, connections=40, held=40))
     assert found["40 connections, time to connect"].ours > 0
     assert found["40 held pulls, wake-up p99"].ours > 0
 

@@ -25,7 +25,15 @@ def commands(page: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_subjects_and_options_are_those_there_are(page: str) -> None:
-    options = {"--seconds", "--rounds", "--alone", "--pictures", "--largest", "--against"}
+    options = {
+        "--seconds",
+        "--rounds",
+        "--alone",
+        "--pictures",
+        "--largest",
+        "--against",
+        "--plain",
+    }
     named = commands(page)
     assert len(named) > 1
     for words in named:

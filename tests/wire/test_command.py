@@ -148,6 +148,15 @@ def test_damaged_binary_headers_raise_only_wire_errors(
         decode_command(BINARY, bytes(header[: len(header) - cut % len(header)]), b"")
 
 
+def test_ext_fields_that_are_no_text_are_refused() -> None:
+    """They are looked into only when a handler asks for them."""
+    command = decode_command(JSON, b'{"code":11,"extFields":{"topic":"\x99"}}', b"")
+    with pytest.raises(HeaderError, match="extFields of command 11"):
+        _ = command.ext_fields
+    with pytest.raises(HeaderError, match="extFields of command 11"):
+        command.header(UpdateConsumerOffsetRequestHeader)
+
+
 def test_deeply_nested_json_is_refused() -> None:
     deep = b'{"extFields":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001
     with pytest.raises(HeaderError):

@@ -92,7 +92,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         """``extFields`` as strings, numbers included; empty when there are none."""
         try:
             fields = _EXT_DECODER.decode(self.ext)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             raise HeaderError(f"extFields of command {self.code}: {error}") from error
         return {name: _text(value) for name, value in (fields or {}).items() if value is not None}
 
@@ -104,7 +104,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         try:
             header: _HeaderT = _decoder(header_type).decode(self.ext)
             return header
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             fields = _as_java_reads(self.ext_fields, header_type)
             with suppress(msgspec.ValidationError):
                 return msgspec.convert(fields, header_type, strict=False)
