@@ -47,6 +47,8 @@ _REST: Final = 3
 _LONG_REST: Final = 9
 """The same, while the process is busy for _BUSY of the time, so that it takes from the storing."""
 _BUSY: Final = 0.85
+_FAR_REST: Final = 19
+"""The same, once it is so far behind that it reads the log: it catches up when there is time."""
 _RETRY_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 2.0
 _NEAR_BYTES: Final = 1 << 20
@@ -349,9 +351,9 @@ class KeyIndex:
         now, used = time.monotonic(), time.process_time()
         is_busy = used - self._used > _BUSY * (now - self._looked_at)
         is_left_alone = end == self._seen_end or self._hurry.is_set()
-        rest = 0.0 if is_left_alone else worked * (_LONG_REST if is_busy else _REST)
+        rest = _FAR_REST if self._behind else _LONG_REST if is_busy else _REST
         self._seen_end, self._looked_at, self._used = end, now, used
-        time.sleep(max(rest, _BREATH_SECONDS))
+        time.sleep(_BREATH_SECONDS if is_left_alone else max(worked * rest, _BREATH_SECONDS))
         self._rested_at = time.thread_time()
 
     def _drain(self) -> None:
