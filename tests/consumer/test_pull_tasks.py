@@ -33,6 +33,28 @@ def test_the_next_pull_leaves_before_the_messages_are_handed_over() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("max_offset", [12, 50])
+def test_an_answer_never_overtakes_the_one_before(max_offset: int) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.broker.answer(codes.SUCCESS, 10, records(7, 8, 9), max_offset=50)
+        scene.broker.answer(codes.SUCCESS, 12, records(10, 11), max_offset=max_offset)
+        await scene.settle()
+        assert offsets(scene.consumer.messages) == [7, 8, 9, 10, 11]
+        assert scene.pulled_from() == [7, 10, 12]
+
+    play(scenario)
+
+
+def test_before_an_end_is_told_the_messages_are_there() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.broker.answer(codes.SUCCESS, 10, records(7, 8, 9), max_offset=50)
+        scene.broker.answer(codes.PULL_NOT_FOUND, 10)
+        assert offsets(scene.consumer.messages) == [7, 8, 9]
+        assert scene.consumer.nothing == [10]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("max_offset", [9, 10])
 def test_at_the_end_of_a_queue_the_messages_go_first(max_offset: int) -> None:
     async def scenario(scene: Scene) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from orbitmq import codes
 from orbitmq.clock import elapsed_ms
@@ -55,6 +55,15 @@ _NEW_SUBSCRIPTION_DELAY_MS: Final = 50
 _FLOW_CONTROL_CODE: Final = 215
 
 
+class _Answer(NamedTuple):
+    """Messages that came, and where the pull began that asked for them."""
+
+    epoch: int
+    begin: int
+    body: bytes | memoryview
+    header: PullMessageResponseHeader
+
+
 class PullTask:
     """Pulls one queue until it is stopped.
 
@@ -69,6 +78,7 @@ class PullTask:
         "_failures",
         "_fields",
         "_lite",
+        "_prefetching",
         "_puller",
         "_subscription",
         "_timer",
@@ -95,6 +105,7 @@ class PullTask:
         self._lite = False
         self._subscription: SubscriptionData | None = None
         self._fields: dict[str, str] = {}
+        self._prefetching: _Answer | None = None
 
     def start(self, delay_ms: int = 0) -> None:
         """Begin, after ``delay_ms``."""
@@ -237,6 +248,7 @@ class PullTask:
     # Its answer
 
     def _answered(self, epoch: int, address: str, answer: RemotingCommand | NetworkError) -> None:
+        self._hand_over_first()  # this answer may be there before the loop has come to it
         if epoch != self._epoch:
             return
         if isinstance(answer, NetworkError):
@@ -284,24 +296,25 @@ class PullTask:
             and not interval_ms
             and puller.owner.may_prefetch(self, self.next_offset - begin, len(answer.body))
         ):
+            self._prefetching = _Answer(self._epoch, begin, answer.body, header)
             self._pull()
             # After this tick, in which the pull leaves.
-            puller.loop.call_soon(self._hand_over, self._epoch, begin, answer.body, header)
+            puller.loop.call_soon(self._hand_over_first)
             return
-        count = self._hand_over(self._epoch, begin, answer.body, header)
+        count = self._hand_over(begin, answer.body, header)
         if count is not None:
             self._later(interval_ms if count else 0)
 
+    def _hand_over_first(self) -> None:
+        """Hand over what came before the pull that is under way, if that is still to be done."""
+        answer, self._prefetching = self._prefetching, None
+        if answer is not None and answer.epoch == self._epoch:
+            self._hand_over(answer.begin, answer.body, answer.header)
+
     def _hand_over(
-        self,
-        epoch: int,
-        begin: int,
-        body: bytes | memoryview,
-        header: PullMessageResponseHeader,
+        self, begin: int, body: bytes | memoryview, header: PullMessageResponseHeader
     ) -> int | None:
         """Give the messages to the consumer; how many, None where something was wrong."""
-        if epoch != self._epoch:
-            return None
         owner = self._puller.owner
         subscription = self._subscription
         assert subscription is not None  # noqa: S101 - set by the pull this answers
