@@ -58,7 +58,7 @@ def names(page: str, heading: str = "") -> list[str]:
 
 def defaults(page: str, heading: str) -> dict[str, str]:
     """The options whose default is a value that could be given as well."""
-    found = {}
+    found: dict[str, str] = {}
     for row in table_rows(page, heading):
         value = re.fullmatch(r"`([^`]+)`", row[2]) if len(row) == 4 else None
         if value:
