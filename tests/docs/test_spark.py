@@ -115,3 +115,20 @@ def test_a_profile_is_written_as_told(tmp_path: Path, monkeypatch: pytest.Monkey
     options = read_options({"profile": "prod", "topic": "flights"}, streaming=True)
     assert options.name_servers == ("ns1:9876", "ns2:9876")
     assert options.access.access_key == "reader"
+
+
+def test_the_metrics_are_those_told() -> None:
+    from orbitmq.spark.metrics import prometheus_text
+    from orbitmq.spark.progress import ProgressListener
+
+    page = "docs/spark-progress.md"
+    served = re.findall(r"^# TYPE (\w+) ", prometheus_text(ProgressListener()), re.MULTILINE)
+    assert names(page, "## Prometheus") == served
+
+
+def test_the_formats_and_properties_of_decoding_are_those_told() -> None:
+    from orbitmq.spark.decoding import FORMATS
+    from orbitmq.spark.undecoded import ORIGIN, REASON
+
+    told = names("docs/spark-decode.md")
+    assert told == [*FORMATS, REASON, *ORIGIN.values()]
