@@ -195,10 +195,11 @@ def _drawing_in(file: TextIO) -> Draw:
 def _drawing_in_notebook(display: Any) -> Draw:
     from IPython.display import HTML
 
+    page: Any = HTML  # IPython's own types leave it out
     handle: list[Any] = []
 
     def bar(look: Look) -> None:
-        shown = HTML(html_bar(look.standing))
+        shown = page(html_bar(look.standing))
         if handle:
             handle[0].update(shown)
         else:
