@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_a_write_whose_driver_is_gone_is_finished(
     broker: EmbeddedBroker, namespace: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = Topic(broker)
-    given = {}
+    given: dict[str, Any] = {}
     if namespace is not None:
         given["namespace"] = namespace
         topic.name = f"{namespace}%{topic.name}"
