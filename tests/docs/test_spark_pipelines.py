@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -31,13 +32,14 @@ def test_a_pipeline_is_written_as_told(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_each_run_of_a_pipeline_takes_what_is_new(tmp_path: Path) -> None:
+    """A run costs 40 s of a processor: the second one is run by ``make places`` alone."""
     pytest.importorskip("grpc_status")
     pytest.importorskip("yaml")
     with EmbeddedBroker() as broker:
-        runs_twice(broker, Shell(tmp_path))
+        run_it(broker, Shell(tmp_path), again="ORBITMQ_PLACES" in os.environ)
 
 
-def runs_twice(broker: EmbeddedBroker, shell: Shell) -> None:
+def run_it(broker: EmbeddedBroker, shell: Shell, *, again: bool) -> None:
     def send(*bodies: str) -> None:
         with Producer("places", name_server=broker.name_server) as producer:
             for body in bodies:
@@ -65,6 +67,8 @@ def runs_twice(broker: EmbeddedBroker, shell: Shell) -> None:
     why = {view.body.decode(): view.properties["broken"] for view in rejected}
     everything = "is JSON with an id; has a time; amount is positive"
     assert why == {bad: "amount is positive", "nonsense": everything}
+    if not again:
+        return
     send(order(5, "c", 2, "15:00:30"))
     shell.run(run)
     b = '{"customer":"b","minute":"2026-01-01T12:00:00.000Z","amount":3.0}'

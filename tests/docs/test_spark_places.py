@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def check(printed: str) -> None:
     assert "|  AA|    3|" in printed
 
 
+# A cluster is submitted to as well: this one by itself is run by `make places` alone.
+@pytest.mark.skipif("ORBITMQ_PLACES" not in os.environ, reason="runs by make places")
 def test_spark_submit(broker: EmbeddedBroker, tmp_path: Path) -> None:
     check(shell_in(tmp_path, broker).run(snippet(CLUSTERS, "spark-submit --master 'local", "sh")))
 

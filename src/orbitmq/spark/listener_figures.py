@@ -89,7 +89,7 @@ class Keeper:
                 slot.took_ms + one.took_ms,
                 now_ms,
             )
-        old = [key for key in self._slots if key[1] < now_ms - _KEPT_MS]
+        old = [key for key in self._slots if key[1] < now_ms - _KEPT_MS - _SLOT_MS]
         for key in old:
             del self._slots[key]
 
