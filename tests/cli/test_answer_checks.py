@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,11 +15,12 @@ import pytest
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.cli import main
 from orbitmq.spark import decisions
+from tests.docs.snippets import ADDRESS, snippet
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.spark.spark_tasks import Killed, Query, killed_after, killed_while_committing, rows
 from tests.spark.topics import Topic
 
-COMMAND = [sys.executable, "-m", "orbitmq.cli", "answer-checks"]
+COMMAND = shlex.split(snippet("docs/spark-guarantees.md", "answer-checks", "sh"))
 BODIES = [f"{number:02}" for number in range(50)]
 
 
@@ -35,11 +37,18 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 @contextmanager
-def answering(*options: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, text=True) as process:
+def answering(
+    name_server: str, *options: str, fresh: bool = False
+) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "orbitmq.cli", *COMMAND[1:], *options]
+    where = command.index(ADDRESS)
+    command[where] = name_server
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith("answering for group")
+            said = process.stdout.readline()
+            assert said.startswith("answering for group orbitmq_spark"), said
+            assert ("no topic orbitmq_spark_writes" in said) == fresh
             yield process
         finally:
             process.kill()
@@ -75,7 +84,7 @@ def test_a_write_whose_driver_is_gone_is_finished(
     left_by_a_driver(query, monkeypatch)
     assert len(topic.bodies()) == 20
     options = [f"--{name}={value}" for name, value in given.items()]
-    with answering(f"--name-server={broker.name_server}", "--take-over=0", *options) as process:
+    with answering(broker.name_server, "--take-over=0", *options) as process:
         eventually(lambda: topic.bodies() == BODIES, "what counts", topic.bodies)
         assert process.stdout is not None
         assert process.stdout.readline().startswith("stream:q-1:0: decided; half messages")
@@ -96,7 +105,7 @@ def test_a_write_that_is_under_way_is_left_alone(
         deliveryGuarantee="exactly_once",
     )  # fmt: skip
     sent = [query.task(query.plan(0), 0, [rows(["a"])])]
-    with answering(f"--name-server={broker.name_server}", "--take-over=0") as process:
+    with answering(broker.name_server) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("stream:q-1:0: not decided, or being committed")
         assert topic.bodies() == []
@@ -120,14 +129,6 @@ def test_what_cannot_be_is_told(
 
 
 def test_a_cluster_without_such_writes_is_told_of(broker: EmbeddedBroker) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "--name-server", broker.name_server], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            assert said.startswith("answering for group orbitmq_spark, though there was no such")
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE_SECONDS) == 0
-        finally:
-            process.kill()
+    with answering(broker.name_server, fresh=True) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == 0
