@@ -20,7 +20,9 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def _cpu_ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = _stat(pid)
+    if not fields:
+        raise ProcessLookupError(f"process {pid} has ended")
     return int(fields[11]) + int(fields[12])
 
 
@@ -29,3 +31,26 @@ def _status_bytes(pid: int, name: str) -> int:
         if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise ValueError(f"process {pid} has no {name}")
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """The processor time of a process and of all that came out of it, also of those that ended."""
+    fields = _stat(pid)
+    spent = sum(map(int, fields[11:15])) / _TICKS if fields else 0.0
+    return spent + sum(map(tree_cpu_seconds, children(pid)))
+
+
+def children(pid: int) -> list[int]:
+    """The processes that ``pid`` started and that run; none where it has ended."""
+    try:
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(child) for words in lists for child in words.split()]
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
