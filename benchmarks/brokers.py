@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from benchmarks.compiled import find_driver
 from benchmarks.frames import send_frame
 from benchmarks.load import OK, call, create_topic
 from benchmarks.plan import QUEUES, Outcome, Plan
@@ -130,7 +131,8 @@ def fill(
 
 
 def generate(plan: Plan) -> Outcome:
-    """Run the load generator in a process of its own."""
+    """Run the load generator in a process of its own, the compiled one where it can be built."""
+    plan = msgspec.structs.replace(plan, driver=find_driver().program)
     command = [sys.executable, "-m", "benchmarks.generator", msgspec.json.encode(plan).decode()]
     output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     return msgspec.json.decode(output, type=Outcome)

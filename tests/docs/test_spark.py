@@ -1,7 +1,8 @@
-"""The snippets and the table of options of docs/spark.md."""
+"""The snippets and the tables of docs/spark.md and the pages on reading and writing."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +14,14 @@ from orbitmq.testing.wait import wait_until
 from tests.docs.snippets import ADDRESS, ROOT, snippets
 from tests.spark.quick_java import QUICK_JAVA
 
-SPARK = "docs/spark.md"
+READ, WRITE = "docs/spark-read.md", "docs/spark-write.md"
+PAGES = ("docs/spark.md", READ, WRITE, "docs/spark-guarantees.md")
 
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
-    code = snippets(SPARK)
+    code = [code for page in PAGES for code in snippets(page)]
     assert len(code) == 4
     show = "print(spark.read.parquet('flights-parquet').count(), 'rows in parquet')"
     with EmbeddedBroker() as broker:
@@ -57,30 +59,28 @@ def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
     assert bodies == [b"one book"]
 
 
-def test_the_table_of_options_is_complete() -> None:
+def first_cells(page: str, heading: str = "") -> set[str]:
+    """The names in the first cells of the tables of a page, or below one of its headings."""
+    text = (ROOT / page).read_text()
+    if heading:
+        text = text.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return {name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+
+
+def test_all_that_can_be_read_is_told() -> None:
     from orbitmq.spark.options import READ_NAMES
-
-    lines = (ROOT / SPARK).read_text().splitlines()
-    told = " ".join(line.split("|")[1] for line in lines if line.startswith("| `"))
-    for name in READ_NAMES:
-        assert f"`{name}`" in told
-
-
-def test_the_table_of_columns_is_complete() -> None:
     from orbitmq.spark.schema import ALL_COLUMNS
 
-    text = (ROOT / SPARK).read_text()
-    for field in ALL_COLUMNS:
-        assert f"`{field.name}`" in text
+    assert first_cells(READ) == {*READ_NAMES, *ALL_COLUMNS.names}
+    assert first_cells(READ, "## Columns") == {*ALL_COLUMNS.names}
 
 
-def test_the_tables_of_writing_are_complete() -> None:
+def test_all_that_can_be_written_is_told() -> None:
+    from orbitmq.spark.option_values import ACCESS_OPTIONS
     from orbitmq.spark.write_options import WRITE_NAMES
     from orbitmq.spark.write_schema import WRITE_COLUMNS
 
-    text = (ROOT / SPARK).read_text().partition("## Write")
-    assert text[2]
-    for name in WRITE_COLUMNS:
-        assert f"`{name}`" in text[2].partition("### Options of a write")[0]
-    for name in WRITE_NAMES:
-        assert f"`{name}`" in "".join(text)
+    assert first_cells(WRITE, "## Columns to write") == {*WRITE_COLUMNS}
+    told = first_cells(WRITE, "## Options of a write")
+    assert told == {*WRITE_NAMES} - {*ACCESS_OPTIONS}  # told once, among those of reading
