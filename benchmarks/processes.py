@@ -33,11 +33,23 @@ def _status_bytes(pid: int, name: str) -> int:
     raise ValueError(f"process {pid} has no {name}")
 
 
-def tree_cpu_seconds(pid: int) -> float:
-    """The processor time of a process and of all that came out of it, also of those that ended."""
-    fields = _stat(pid)
-    spent = sum(map(int, fields[11:15])) / _TICKS if fields else 0.0
-    return spent + sum(map(tree_cpu_seconds, children(pid)))
+class ProcessTree:
+    """A process and all that come out of it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._spent: dict[tuple[int, str], float] = {}
+
+    def cpu_seconds(self) -> float:
+        """The processor time of all of them; of those that have ended what was last seen."""
+        self._look(self.pid)
+        return sum(self._spent.values())
+
+    def _look(self, pid: int) -> None:
+        if fields := _stat(pid):
+            self._spent[pid, fields[19]] = (int(fields[11]) + int(fields[12])) / _TICKS
+        for child in children(pid):
+            self._look(child)
 
 
 def children(pid: int) -> list[int]:

@@ -15,7 +15,7 @@ from benchmarks.brokers import orbitmq_broker
 from benchmarks.kafka_broker import KafkaRelease, find_kafka, kafka_broker
 from benchmarks.load import create_topic
 from benchmarks.plan import Outcome
-from benchmarks.processes import tree_cpu_seconds
+from benchmarks.processes import ProcessTree
 from orbitmq.spark import local_session
 
 DEFAULT = "default columns"
@@ -127,6 +127,7 @@ class Bench:
     """Both sides, and what Spark's processes cost."""
 
     spark: SparkSession
+    processes: ProcessTree
     kafka_release: KafkaRelease
     orbitmq: OrbitMQ
     kafka: Kafka
@@ -140,8 +141,7 @@ class Bench:
 
     def cpu_seconds(self) -> float:
         """The processor time of the driver's JVM and all Python workers, up to now."""
-        context: Any = self.spark.sparkContext
-        return tree_cpu_seconds(context._gateway.proc.pid)
+        return self.processes.cpu_seconds()
 
     def outcome(self, rows: int, work: Callable[[], object]) -> Outcome:
         """How long ``work`` with so many rows takes, and what it costs Spark."""
@@ -164,8 +164,10 @@ def bench() -> Iterator[Bench]:
         ours = stack.enter_context(orbitmq_broker("async"))
         kafka = stack.enter_context(kafka_broker(release))
         spark = stack.enter_context(local_session("bench", master="local[2]", config=quiet))
+        context: Any = spark.sparkContext
         yield Bench(
             spark,
+            ProcessTree(context._gateway.proc.pid),
             release,
             OrbitMQ(spark, ours.name_server, ours.address),
             Kafka(spark, kafka),

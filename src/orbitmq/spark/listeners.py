@@ -25,8 +25,8 @@ from orbitmq.errors import ConfigError, NetworkError, TopicNotFoundError
 from orbitmq.names import check_group, retry_topic
 from orbitmq.net.blocking import CONNECTIONS, Access
 from orbitmq.spark.cluster import ClusterSettings
+from orbitmq.spark.routes import fetch_route
 from orbitmq.spark.task_consumer import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Consumed, consume_rows
-from orbitmq.spark.topic import fetch_route
 from orbitmq.wire.bodies import ClusterInfo, ConsumerData, HeartbeatData, MessageModel
 from orbitmq.wire.running_info import ConsumeStatusInfo
 
