@@ -100,6 +100,7 @@ def read_partition(
             access=options.access,
             broker_wait_ms=options.broker_wait_ms,
             expression_type=options.expression_type,
+            name_servers=options.name_servers,
         )
         for broker_name, data in _in_lots(reader.read(ranges)):
             yield decoder.decode(data, broker_name)
