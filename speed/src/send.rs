@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::header::{Header, SendCommand};
+use crate::header::{Header, SendCommand, ONEWAY};
 use crate::index::{find, hash};
 use crate::record::{topic_part, Head};
 
@@ -54,22 +54,15 @@ fn common(header: &Header, bits: i32, born_host: &[u8], store: (i64, &[u8])) -> 
     common
 }
 
-/// A topic's queues, its bits in sysFlag, and what its records have of it.
-type Topic = Option<(i32, i32, u32, Vec<u8>)>;
-
-fn look_up(find_topic: &Bound<PyAny>, name: &str) -> PyResult<Topic> {
-    let found = find_topic.call1((name,))?.extract::<Option<(i32, i32)>>()?;
-    Ok(found
-        .zip(topic_part(name))
-        .map(|((queues, bits), (magic, part))| (queues, bits, magic, part)))
-}
+/// A topic's queues and its bits in sysFlag, and what its records have of it.
+type Topic = Option<((i32, i32), (u32, Vec<u8>))>;
 
 type Encoded<'py> = (Bytes<'py>, Bound<'py, PyList>, Vec<Run<'py>>);
 
 #[pyfunction]
 #[pyo3(signature = (noted, first, rules, find_topic, find_queue, store_timestamp, position, limit, /))]
 #[allow(clippy::too_many_arguments)]
-fn encode_sends<'py>(
+pub fn encode_sends<'py>(
     py: Python<'py>,
     noted: &Bound<'py, PyList>,
     first: usize,
@@ -91,9 +84,12 @@ fn encode_sends<'py>(
         let (header, body) = (&command.header, command.body.as_bytes(py));
         let topic = match topics.entry(header.topic.clone()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => unknown.insert(look_up(find_topic, &header.topic)?),
+            Entry::Vacant(unknown) => {
+                let found: Option<_> = find_topic.call1((&*header.topic,))?.extract()?;
+                unknown.insert(found.zip(topic_part(&header.topic)))
+            }
         };
-        let Some((queues, bits, magic, topic)) = topic else { break };
+        let Some(((queues, bits), (magic, topic))) = topic else { break };
         let is_plain = !header.is_batch
             && header.sys_flag & TRANSACTION_PREPARED == 0
             && (0..*queues).contains(&header.queue_id)
@@ -124,7 +120,7 @@ fn encode_sends<'py>(
         };
         run.3 += end - position;
         run.5.append(PyBytes::new(py, &properties))?;
-        if command.is_oneway {
+        if command.flag & ONEWAY != 0 {
             answers.append(py.None())?;
         } else {
             let numbers = [position, header.queue_id.into(), head.queue_offset, command.opaque];
@@ -177,8 +173,4 @@ fn digits<const BASE: u64>(text: &mut Vec<u8>, number: i64, least: usize) {
         rest /= BASE;
     }
     text.extend(&digits[at..]);
-}
-
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(encode_sends, module)?)
 }
