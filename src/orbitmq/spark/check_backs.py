@@ -21,7 +21,7 @@ from orbitmq.spark.cluster import ClusterSettings, cluster_of
 from orbitmq.spark.decisions import Decision, Decisions
 from orbitmq.spark.half_messages import WRITE_PROPERTY
 from orbitmq.spark.ledger import LEDGER_TOPIC, Ledger
-from orbitmq.spark.topic import fetch_route, master_addresses
+from orbitmq.spark.routes import fetch_route, master_addresses
 from orbitmq.spark.write_options import PRODUCER_GROUP, WriteOptions
 from orbitmq.wire.message_view import MessageView
 

@@ -24,8 +24,8 @@ from orbitmq.names import check_group, retry_topic
 from orbitmq.net.blocking import CONNECTIONS, Access
 from orbitmq.spark.cluster import ClusterSettings
 from orbitmq.spark.listener_figures import LocalFigures, RemoteFigures
+from orbitmq.spark.routes import fetch_route
 from orbitmq.spark.task_consumer import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Consumed, consume_rows
-from orbitmq.spark.topic import fetch_route
 from orbitmq.wire.bodies import ClusterInfo, ConsumerData, HeartbeatData, MessageModel
 from orbitmq.wire.running_info import ConsumeStatusInfo
 
