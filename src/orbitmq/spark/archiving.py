@@ -134,6 +134,7 @@ def archive(
                 tags,
                 fail_on_data_loss=fail_on_data_loss,
                 access=cluster.access,
+                name_servers=cluster.name_servers,
             ),
             ColumnDecoder(archive_schema(), topic, wanted_tags),
             on_progress or (lambda _done, _total: None),
