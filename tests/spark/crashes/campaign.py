@@ -7,15 +7,16 @@ process that is killed there had stored is known, and that it did not learn of i
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pyspark
 import pytest
 
 from orbitmq.broker.embedded import EmbeddedBroker
@@ -30,22 +31,27 @@ from orbitmq.store.consume_queue import UNIT_SIZE
 from orbitmq.wire.command import RemotingCommand
 from tests.marked_program import MarkedProgram
 from tests.patience import eventually
-from tests.spark.crashes.copying import Copy, Spec
+from tests.spark.crashes.copying import GAVE_UP, Copy, Spec
 from tests.spark.crashes.processes import Process, kill, kill_session, of_session, owners
 
 ROOT = Path(__file__).parents[3]
+log = logging.getLogger("orbitmq.tests")
+
+SESSIONS = 2
+"""How many drivers may give up."""
 LEASE_MS = 61_000
 """Longer than brokers keep the right to commit for who has it."""
 
 JVM, DRIVER, PLANNER, WRITER, EXECUTOR = "jvm", "driver", "planner", "writer", "executor"
-"""What is killed: the driver's JVM, its Python, the Python process that plans, one that sends, or
-the executor of one that sends."""
+"""What is killed: the driver's JVM, its Python, the Python processes that plan, those that send, or
+an executor of one that sends."""
 ENDING = (JVM, DRIVER)
 
 HALVES = HALF_TOPIC
 DONE = "notes of what is committed"
 """Counted as topics are."""
 
+_PLANS = {RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_EARLIEST_MSG_STORETIME}
 _SENDS = {
     RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.SEND_MESSAGE_V2,
@@ -54,11 +60,11 @@ _SENDS = {
 
 
 class Crash(NamedTuple):
-    """Kill ``victim`` when the broker has stored ``count`` messages of ``topic`` in all."""
+    """Kill ``victim`` when the broker has stored ``more`` messages of ``topic`` than before."""
 
     victim: str
     topic: str
-    count: int
+    more: int
 
 
 class LeapingClock:
@@ -85,7 +91,10 @@ class Driver(MarkedProgram):
         home = Path(spec["home"])
         home.mkdir(parents=True, exist_ok=True)
         # All that a killed program leaves goes with the test's directory.
-        environment = {"TMPDIR": str(home), "PYTHONPATH": _path(), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {
+            "TMPDIR": str(home), "PYTHONPATH": _path(), "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": _spark_home(home / "spark"),
+        }  # fmt: skip
         super().__init__("copying", command, home, environment=environment, own_session=True)
 
     def processes(self) -> dict[int, Process]:
@@ -105,23 +114,28 @@ class Driver(MarkedProgram):
         javas = [one for one in living.values() if one.is_java]
         if victim == JVM:
             return [one.pid for one in javas if not one.is_executor]
-        planning = {RequestCode.GET_TOPIC_STATS_INFO}
-        codes = planning if victim == PLANNER else _SENDS
+        codes = _PLANS if victim == PLANNER else _SENDS
         asking = owners([port for port, code in ports.items() if code in codes], living)
-        found = next(asking, None)
-        if victim == EXECUTOR:
-            while found is not None and not living[found].is_executor:
-                parent = living[found].parent
-                found = parent if parent in living else None
-        return [] if found is None else [found]
+        if victim != EXECUTOR:
+            return [*asking]
+        executors = [_executor(living, pid) for pid in asking]
+        return [pid for pid in executors if pid is not None][:1]
+
+
+def _executor(living: dict[int, Process], pid: int) -> int | None:
+    """The executor that a task's Python process belongs to; None for one beside the driver."""
+    one = living.get(pid)
+    while one is not None and not one.is_java:
+        one = living.get(one.parent)
+    return one.pid if one is not None and one.is_executor else None
 
 
 class Campaign:
     """A broker and the copies that are made on it, through crashes.
 
-    ``started`` counts drivers, ``failures`` are the errors of queries that were started again, and
-    ``progress`` says of each copy, at the last crash, the last batch that Spark had planned and
-    the last it had committed; -1 is none.
+    ``started`` counts drivers, ``gave_up`` those that ended by themselves, ``failures`` are the
+    errors of queries that were started again, and ``progress`` says of each copy, at the last
+    crash, the last batch that Spark had planned and the last it had committed; -1 is none.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, home: Path) -> None:
@@ -133,11 +147,12 @@ class Campaign:
         self.master = "local[2,4]"
         self.failures: list[str] = []
         self.started = 0
+        self.gave_up = 0
         self.progress: dict[str, tuple[int, int]] = {}
         self._home = home
         self._ports: dict[int, int] = {}
-        self._crash: Crash | None = None
-        self._crashed = threading.Event()
+        self._crashes: list[Crash] = []
+        self._since: Counter[str] = Counter()
         self._error: BaseException | None = None
         self._driver: Driver | None = None
         self._note_requests(patch)
@@ -162,32 +177,51 @@ class Campaign:
             finally:
                 self._end()
 
-    def crash(self, victim: str, topic: str, count: int) -> None:
-        """Go on until the point is reached and the victim killed."""
-        assert self.stored[topic] < count, f"{topic} has {self.stored[topic]} messages already"
-        self._crashed.clear()
-        self._crash = Crash(victim, topic, count)
-        driver = self._running_driver()
+    def crash(self, *crashes: Crash) -> int:
+        """Go on until one after the other has happened; how many did before all was copied.
 
-        def crashed() -> bool:
-            if self._crashed.is_set():
-                return True
-            driver.check_running()
-            return False
-
-        eventually(crashed, f"{self._crash}", lambda: (self.stored, driver.tail()))
+        The last may end the driver, those before it may not.
+        """
+        self._crashes = [*crashes]
+        self._since = self.stored.copy()
+        self._go_on(lambda driver: not self._crashes or bool(driver.values("done")))
         if self._error is not None:
             raise self._error
-        if victim in ENDING:
+        left, self._crashes = len(self._crashes), []
+        driver = self._running_driver()
+        if not left and crashes[-1].victim in ENDING:
             eventually(lambda: not driver.processes(), "the end of all", driver.processes)
             self._end()
-        self.clock.leap(LEASE_MS)
+        return len(crashes) - left
 
     def finish(self) -> None:
         """Go on until all is copied."""
-        driver = self._running_driver()
-        driver.wait_for("done")
+        self._go_on(lambda driver: bool(driver.values("done")))
         self._end()
+
+    def _go_on(self, reached: Callable[[Driver], bool]) -> None:
+        """Run a driver until it has ``reached`` what is awaited.
+
+        Spark's session can be broken for good by what was killed: then its supervisor's turn comes.
+        """
+
+        def is_reached() -> bool:
+            driver = self._running_driver()
+            if reached(driver):
+                return True
+            code = driver.process.poll()
+            if code is not None:
+                driver.close()
+                if reached(driver):
+                    return True
+                gave_up = code == GAVE_UP and self.gave_up < SESSIONS
+                assert gave_up, f"{code}, {driver.values('failed')}, {driver.tail()}"
+                self._end()
+                self.gave_up += 1
+                log.warning("a driver gave up: %s", self.failures)
+            return False
+
+        eventually(is_reached, "what was awaited", lambda: (self._crashes, self.stored))
 
     def _running_driver(self) -> Driver:
         if self._driver is None:
@@ -222,22 +256,26 @@ class Campaign:
                 self.stored[DONE] += sum(b":done" in bytes(note) for note in notes)
         try:
             self._crash_now()
-        except BaseException as error:
-            self._error, self._crash = error, None
-            self._crashed.set()
+        except Exception as error:  # noqa: BLE001 - raised where the crash is awaited
+            self._error, self._crashes = error, []
 
     def _crash_now(self) -> None:
-        crash, driver = self._crash, self._driver
-        if crash is None or driver is None or self.stored[crash.topic] < crash.count:
+        driver = self._driver
+        if not self._crashes or driver is None:
+            return
+        crash = self._crashes[0]
+        if self.stored[crash.topic] - self._since[crash.topic] < crash.more:
             return
         pids = driver.find(crash.victim, self._ports)
         if pids:
-            self._crash = None
             self.progress = {
                 copy["name"]: (_last(copy, "offsets"), _last(copy, "commits"))
                 for copy in self.copies
             }
-            self._crashed.set()
+            # Who had the right to commit has it no longer.
+            self.clock.leap(LEASE_MS)
+            self._since = self.stored.copy()
+            del self._crashes[0]
             kill(pids)
 
 
@@ -245,6 +283,15 @@ def _last(copy: Copy, log: str) -> int:
     """The number of the last batch in one of Spark's logs of a query."""
     names = [path.name for path in (Path(copy["checkpoint"]) / log).glob("*")]
     return max([int(name) for name in names if name.isdecimal()], default=-1)
+
+
+def _spark_home(directory: Path) -> str:
+    """Spark as it is installed; its workers write beside it."""
+    directory.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "work":
+            (directory / entry.name).symlink_to(entry)
+    return str(directory)
 
 
 def _path() -> str:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 PARQUET = "parquet"
 """The guarantee of a copy that goes to files instead of a topic."""
 
+FAILURES = 6
+"""How often a driver starts each of its queries again."""
+GAVE_UP = 4
+"""The exit code of a driver that did so in vain."""
+
 
 class Copy(TypedDict):
     """One query. ``sink`` is a topic, or a directory with the guarantee PARQUET."""
@@ -52,18 +57,24 @@ def mark(kind: str, value: object) -> None:
 def main(spec: Spec) -> None:
     """Carry out all copies."""
     threading.Thread(target=_end_with_stdin, daemon=True).start()
+    from pyspark.errors import PySparkException
+
     spark = _session(spec)
     mark("ready", None)
     copies = {copy["name"]: copy for copy in spec["copies"]}
+    left = dict.fromkeys(copies, FAILURES)
     running = {name: _start(spark, copy) for name, copy in copies.items()}
     while running:
         for name, query in [*running.items()]:
             try:
                 ended = query.awaitTermination(0.2)  # type: ignore[arg-type]  # seconds
             except Exception as error:
+                if not isinstance(error, PySparkException):
+                    raise  # the JVM is gone
                 mark("failed", [name, str(error)[:3000]])
-                if spark.sparkContext._jsc is None or query.isActive:
-                    raise
+                left[name] -= 1
+                if not left[name]:
+                    os._exit(GAVE_UP)
                 running[name] = _start(spark, copies[name])
             else:
                 if ended:
@@ -94,6 +105,9 @@ def _session(spec: Spec) -> SparkSession:
             "spark.local.dir": f"{spec['home']}/local",
             "spark.sql.warehouse.dir": f"{spec['home']}/warehouse",
             "spark.ui.showConsoleProgress": "false",
+            # Nothing lives long enough to be worth compiling.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
     )
     session.sparkContext.setLogLevel("ERROR")
@@ -111,10 +125,14 @@ def _start(spark: SparkSession, copy: Copy) -> StreamingQuery:
         files = frame.select("queueId", "queueOffset", "body").writeStream.format("parquet")
         writer = files.option("path", copy["sink"])
     else:
-        writer = frame.select("body", "tags").writeStream.format("rocketmq").options(
-            nameServer=copy["name_server"],
-            topic=copy["sink"],
-            deliveryGuarantee=copy["guarantee"],
+        writer = (
+            frame.select("body", "tags")
+            .writeStream.format("rocketmq")
+            .options(
+                nameServer=copy["name_server"],
+                topic=copy["sink"],
+                deliveryGuarantee=copy["guarantee"],
+            )
         )
     return (
         writer.queryName(copy["name"])

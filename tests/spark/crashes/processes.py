@@ -63,7 +63,7 @@ def owners(ports: Iterable[int], pids: Iterable[int]) -> Iterator[int]:
     sockets = {f"socket:[{inode}]" for port, inode in _connections() if port in set(ports)}
     for pid in pids:
         with contextlib.suppress(OSError):
-            if any(os.readlink(fd) in sockets for fd in _descriptors(pid)):
+            if any(str(fd.readlink()) in sockets for fd in _descriptors(pid)):
                 yield pid
 
 

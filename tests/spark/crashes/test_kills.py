@@ -1,8 +1,9 @@
-"""Streams of a driver that is killed (SIGKILL) where it hurts, with all that it runs."""
+"""Long histories of messages through kills (SIGKILL), for every guarantee."""
 
 from __future__ import annotations
 
-from collections import Counter
+import logging
+import random
 from pathlib import Path
 
 import pytest
@@ -15,65 +16,93 @@ from tests.spark.crashes.campaign import (
     PLANNER,
     WRITER,
     Campaign,
+    Crash,
 )
-from tests.spark.crashes.copying import PARQUET
-from tests.spark.crashes.counting import bodies, bodies_of_files
+from tests.spark.crashes.counting import bodies
+from tests.spark.crashes.histories import LONG, SEED, History
 from tests.spark.topics import Topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
-ROWS = 300
-"""How many messages come before each driver."""
+log = logging.getLogger("orbitmq.tests")
+
+PART = 100_000 // 2
+WHOLE_PART = 5_000
+"""Of what is written exactly once, a message at a time."""
 
 
 def test_every_guarantee_through_kills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    log.warning("seed %d", SEED)
     campaign = Campaign(monkeypatch, tmp_path)
     with campaign.running():
-        source = Topic(campaign.broker, queues=2)
-        once, ideally, whole = (Topic(campaign.broker, 3) for _ in range(3))
-        files = tmp_path / "files"
-        limit = {"maxOffsetsPerTrigger": str(ROWS // 2)}
-        campaign.add("at least once", source.name, once.name, "at_least_once", **limit)
-        campaign.add("idempotent", source.name, ideally.name, "idempotent", **limit)
-        campaign.add("exactly once", source.name, whole.name, "exactly_once", **limit)
-        campaign.add("files", source.name, str(files), PARQUET, **limit)
-        expected: Counter[str] = Counter()
+        many, few = (History(Topic(campaign.broker), chance) for _ in range(2))
+        once, ideally, whole = (Topic(campaign.broker, 3).name for _ in range(3))
+        limit = {"maxOffsetsPerTrigger": str(PART // 2)}
+        campaign.add("at least once", many.topic.name, once, "at_least_once", **limit)
+        campaign.add("idempotent", many.topic.name, ideally, "idempotent", **limit)
+        limit = {"maxOffsetsPerTrigger": str(WHOLE_PART // 3)}
+        campaign.add("exactly once", few.topic.name, whole, "exactly_once", **limit)
 
-        def more(key: str | None) -> None:
-            """Some of them alike, for rows are not told apart by what they hold."""
-            new = [f"{number % 70}" for number in range(ROWS)]
-            source.send(*new, key=key)
-            expected.update(new)
-
-        # In the middle of the very first batch.
-        more("0")
-        campaign.crash(JVM, HALVES, 50)
+        # The driver's Python, in the middle of the very first batch.
+        many.grow(PART)
+        few.grow(WHOLE_PART)
+        assert campaign.crash(Crash(DRIVER, HALVES, chance.randrange(1, WHOLE_PART // 3))) == 1
         assert campaign.progress["exactly once"] == (0, -1)
-        # Queues that come while nobody looks; a task that dies alone; then the driver, when all of
-        # a batch is delivered and Spark does not know it.
-        source.resize(4)
-        more(None)
-        campaign.crash(WRITER, ideally.name, campaign.stored[ideally.name] + 50)
-        campaign.crash(JVM, DONE, campaign.stored[DONE] + 1)
-        planned, committed = campaign.progress["exactly once"]
-        assert planned == committed + 1
-        # In the middle of a commit.
-        more("1")
-        campaign.crash(DRIVER, whole.name, campaign.stored[whole.name] + ROWS // 2 + 50)
-        planned, committed = campaign.progress["exactly once"]
-        assert planned == committed + 1
-        # Who plans dies alone; then the driver, when the last row is stored.
-        more(None)
-        campaign.crash(PLANNER, ideally.name, campaign.stored[ideally.name] + 1)
-        campaign.crash(JVM, ideally.name, expected.total())
-        planned, committed = campaign.progress["idempotent"]
-        assert planned == committed + 1
-        campaign.finish()
 
+        # Queues that come while nobody looks. Then who sends and who plans die alone, and at last
+        # the JVM, when all of a batch is delivered and Spark does not know it.
+        many.topic.resize(4)
+        few.topic.resize(4)
+        many.grow(PART)
+        few.grow(WHOLE_PART)
+        crashes = [
+            Crash(WRITER, HALVES, chance.randrange(1, WHOLE_PART // 3)),
+            Crash(PLANNER, HALVES, chance.randrange(1, WHOLE_PART // 3)),
+            Crash(JVM, DONE, 1),
+        ]
+        assert campaign.crash(*crashes) == 3
+        planned, committed = campaign.progress["exactly once"]
+        assert planned == committed + 1
+
+        campaign.finish()
+        assert campaign.started == 3 + campaign.gave_up
         name_server = campaign.broker.name_server
-        assert bodies(name_server, ideally.name) == expected
-        assert bodies(name_server, whole.name) == expected
-        assert bodies_of_files(files) == expected
-        found = bodies(name_server, once.name)
-        assert not expected - found
-        assert campaign.started == 5
+        assert bodies(name_server, ideally) == many.sent
+        assert bodies(name_server, whole) == few.sent
+        assert not many.sent - bodies(name_server, once)
+
+
+@pytest.mark.skipif(not LONG, reason="takes minutes: runs where ORBITMQ_LONG is set")
+@pytest.mark.parametrize("guarantee", ["at_least_once", "idempotent", "exactly_once"])
+def test_a_history_of_random_crashes(
+    guarantee: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    chance = random.Random(f"{SEED} {guarantee}")
+    count, wanted = 100_000, 8
+    campaign = Campaign(monkeypatch, tmp_path)
+    with campaign.running():
+        history, sink = History(Topic(campaign.broker, 3), chance), Topic(campaign.broker, 4).name
+        history.grow(count)
+        limit = str(count // chance.randrange(4, 8))
+        campaign.add("copy", history.topic.name, sink, guarantee, maxOffsetsPerTrigger=limit)
+        places = [HALVES, sink] if guarantee == "exactly_once" else [sink]
+        happened: list[Crash] = []
+        while len(happened) < wanted:
+            crash = Crash(
+                chance.choice([JVM, JVM, DRIVER, WRITER, PLANNER]),
+                chance.choice(places),
+                chance.randrange(1, 2 * count // wanted),
+            )
+            if not campaign.crash(crash):
+                break
+            happened.append(crash)
+        else:
+            campaign.finish()
+        found = bodies(campaign.broker.name_server, sink)
+        again = (found - history.sent).total()
+        log.warning("seed %d: %s; %d of %d again", SEED, happened, again, count)
+        assert len(happened) > wanted // 2
+        assert not history.sent - found
+        if guarantee != "at_least_once":
+            assert found == history.sent
