@@ -33,17 +33,19 @@ lint: core
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	@if cargo fmt --version >/dev/null 2>&1; then cd speed && cargo fmt --check; fi
+	@if cargo fmt --version >/dev/null 2>&1; then \
+	    for crate in speed benchmarks/driver; do (cd $$crate && cargo fmt --check); done; fi
 	@if [ -e $(VENV)/.speed ] && cargo clippy --version >/dev/null 2>&1; then \
-	    cd speed && cargo clippy --quiet --all-targets --target-dir target/lint -- --deny warnings; fi
+	    for crate in speed benchmarks/driver; do (cd $$crate && \
+	        cargo clippy --quiet --all-targets --target-dir target/lint -- --deny warnings); done; fi
 
 bench: core
 	$(BIN)/python -m benchmarks
 
-# Spark where it runs: spark-submit, a cluster, Spark Connect, a declarative pipeline. Takes minutes.
+# Spark where it runs: the tests of it, and what of them takes too long for `make test`.
 places: core
-	$(PIP) 'pyspark[pipelines]>=4.2,<5'
-	ORBITMQ_PLACES=1 $(BIN)/pytest tests/docs/test_spark_places.py
+	ORBITMQ_PLACES=1 $(BIN)/pytest tests/docs/test_spark_places.py tests/docs/test_spark_pipelines.py \
+	    tests/docs/test_notebook.py
 
 # Says in one line which core runs: plain Python, and why, where the compiled one cannot be built.
 core: $(READY)
@@ -79,4 +81,4 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --no-header --no-annotate --upgrade --no-emit-package orbitmq-speed
 
 clean:
-	rm -rf $(VENV) speed/target .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) speed/target benchmarks/driver/target build/driver .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

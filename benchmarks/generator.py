@@ -1,7 +1,7 @@
 """A raw load generator: prebuilt frames over plain sockets, responses only counted.
 
-It runs as a process of its own and costs a fraction of a microsecond a message, so that what is
-measured is the broker:
+It runs as a process of its own and costs a fraction of a microsecond a message, less where its
+inner part is compiled (:mod:`benchmarks.compiled`), so that what is measured is the broker:
 
     python -m benchmarks.generator '{"mode": "send", "address": "127.0.0.1:10911", ...}'
 
@@ -16,25 +16,30 @@ from collections.abc import Callable
 
 import msgspec
 
+from benchmarks import compiled, load
 from benchmarks.crowd import connect, hold, keep
 from benchmarks.frames import pull_frames, send_frames
-from benchmarks.load import drive, fill
 from benchmarks.mixed import mixed
 from benchmarks.paced import latency, pace
 from benchmarks.plan import Outcome, Plan
 
 
 def _fill(plan: Plan) -> Outcome:
-    fill(plan)
+    load.fill(plan)
     return Outcome(plan.size, 0.0)
 
 
 def _send(plan: Plan) -> Outcome:
-    return drive(plan, send_frames(plan), plan.size or 1)
+    return _drive(plan, send_frames(plan), plan.size or 1)
 
 
 def _pull(plan: Plan) -> Outcome:
-    return drive(plan, pull_frames(plan), plan.size)
+    return _drive(plan, pull_frames(plan), plan.size)
+
+
+def _drive(plan: Plan, frames: list[bytes], each: int) -> Outcome:
+    drive = compiled.drive if plan.driver else load.drive
+    return drive(plan, frames, each)
 
 
 MODES: dict[str, Callable[[Plan], Outcome]] = {

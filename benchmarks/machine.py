@@ -15,6 +15,7 @@ import sysconfig
 from importlib import metadata
 from pathlib import Path
 
+from benchmarks.compiled import find_driver
 from orbitmq.compiled import CORE
 from tests.apache.jars import ApacheRelease
 
@@ -33,6 +34,7 @@ def describe(apache: ApacheRelease | None = None) -> dict[str, str]:
     described = {
         "Python": f"{platform.python_version()} ({build_of_python()})",
         "core": CORE,
+        "load generator": str(find_driver()),
         "msgspec": metadata.version("msgspec"),
         "uvloop": _uvloop(),
         "machine": f"{os.cpu_count()} cores, {_processor()}, {platform.system()}",

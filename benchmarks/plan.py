@@ -17,7 +17,7 @@ class Plan(msgspec.Struct):
     requests in flight on each, for ``seconds`` after a warm-up of half that time, or until ``most``
     requests are answered (0: no matter how many). ``filled`` messages are there to be pulled, all
     with bodies of ``body`` bytes. ``pids`` are the broker's processes, whose use of the machine
-    is measured.
+    is measured. ``driver`` is the compiled program that sends and pulls; "": Python does.
     """
 
     mode: str
@@ -34,6 +34,7 @@ class Plan(msgspec.Struct):
     queues: int = QUEUES
     groups: int = 1
     pids: list[int] = []
+    driver: str = ""
 
     def names(self) -> list[str]:
         """The topics."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from orbitmq import codes
 from orbitmq.broker.queries import MAX_BODY_BYTES
 from orbitmq.codes import RequestCode
 from orbitmq.store.config import StoreConfig
+from orbitmq.store.key_index import KeyIndex
 from orbitmq.wire.admin_bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import (
@@ -61,6 +64,22 @@ def test_what_was_acknowledged_is_found_by_its_keys() -> None:
         assert bodies(await query(client, "Red", index_type="T")) == [b"two"]
         view = ViewMessageRequestHeader(offset=newest.physical_offset)
         assert bodies(await client.call(RequestCode.VIEW_MESSAGE_BY_ID, view)) == [b"two"]
+
+    with_broker(scenario)
+
+
+def test_an_index_that_is_behind_keeps_no_query_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeyIndex, "_work", lambda *_, **__: None)
+    monkeypatch.setattr(KeyIndex, "_settle", lambda _: pytest.fail("it is waited for"))
+
+    async def scenario(node: Running, client: Client) -> None:
+        await send(client, b"one", "a b", "U1")
+        await send(client, b"two", "b", "U2", tags="Red")
+        assert bodies(await query(client, "b")) == [b"one", b"two"]
+        assert bodies(await query(client, "b", max_num=1)) == [b"two"]
+        assert bodies(await query(client, "U1", unique_key_query="true")) == [b"one"]
+        assert bodies(await query(client, "Red", index_type="T")) == [b"two"]
+        assert (await query(client, "c")).code == codes.QUERY_NOT_FOUND
 
     with_broker(scenario)
 

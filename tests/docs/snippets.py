@@ -22,6 +22,15 @@ def snippet(document: str, containing: str, language: str = "python") -> str:
     return code
 
 
+def table_rows(document: str, heading: str = "") -> list[list[str]]:
+    """The rows that begin with a name, of its tables or of those below one heading."""
+    text = (ROOT / document).read_text("utf-8")
+    if heading:
+        text = text.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
 def run(code: str, name_server: str, **names: object) -> dict[str, object]:
     """Execute a block with the documented name server replaced by a running one."""
     scope: dict[str, object] = {"__name__": "snippet", **names}

@@ -1,31 +1,31 @@
-"""The snippets and the table of options of docs/spark.md."""
+"""The snippets and the tables of docs/spark.md and the pages on reading and writing."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from orbitmq import EmbeddedBroker, LitePullConsumer, Message, Producer
-from orbitmq.testing.wait import wait_until
-from tests.docs.snippets import ADDRESS, ROOT, snippets
+from orbitmq import EmbeddedBroker, Message, Producer
+from tests.docs.snippets import ADDRESS, snippet, snippets, table_rows
 from tests.spark.quick_java import QUICK_JAVA
+from tests.spark.topics import stored
 
-SPARK = "docs/spark.md"
+READ, WRITE = "docs/spark-read.md", "docs/spark-write.md"
 
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
-    code = snippets(SPARK)
-    assert len(code) == 4
+    code = [*snippets("docs/spark.md"), snippet(WRITE, 'mode("append")')]
     show = "print(spark.read.parquet('flights-parquet').count(), 'rows in parquet')"
     with EmbeddedBroker() as broker:
         with Producer("orders", name_server=broker.name_server) as producer:
             for carrier in ("UA", "AA", "B6"):
-                producer.send(Message("flights", b"-", tags=carrier, keys=f"key-{carrier}"))
+                producer.send(Message("flights", b"ewr", tags=carrier, keys=f"key-{carrier}"))
         program = "\n".join([*code, show]).replace(ADDRESS, broker.name_server)
         done = subprocess.run(
             [sys.executable, "-c", program],
@@ -41,46 +41,94 @@ def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
         assert "key-AA" in done.stdout
         assert "key-B6" not in done.stdout
         assert "3 rows in parquet" in done.stdout
-        with LitePullConsumer(
-            "checker",
-            name_server=broker.name_server,
-            consume_from_where="CONSUME_FROM_FIRST_OFFSET",
-        ) as consumer:
-            consumer.subscribe("orders")
-            bodies: list[bytes] = []
-
-            def arrived() -> bool:
-                bodies.extend(message.body for message in consumer.poll(timeout=1))
-                return bool(bodies)
-
-            wait_until(arrived, timeout=30)
-    assert bodies == [b"one book"]
+        written = [view for views in stored(broker, "orders").values() for view in views]
+    assert [view.body for view in written] == [b"one book"]
 
 
-def test_the_table_of_options_is_complete() -> None:
+def test_every_snippet_is_run() -> None:
+    """Three here; tests/spark/test_pages.py has the others."""
+    pages = {READ: 1, WRITE: 2, "docs/spark-guarantees.md": 2, "docs/spark-from-kafka.md": 1}
+    assert {page: len(snippets(page)) for page in pages} == pages
+
+
+def names(page: str, heading: str = "") -> list[str]:
+    """The names in the first cells."""
+    return [name for row in table_rows(page, heading) for name in re.findall(r"`(\w+)`", row[0])]
+
+
+def defaults(page: str, heading: str) -> dict[str, str]:
+    """The options whose default is a value that could be given as well."""
+    found: dict[str, str] = {}
+    for row in table_rows(page, heading):
+        value = re.fullmatch(r"`([^`]+)`", row[2]) if len(row) == 4 else None
+        if value:
+            found |= dict.fromkeys(re.findall(r"`(\w+)`", row[0]), value[1])
+    return found
+
+
+def test_all_that_can_be_read_is_told() -> None:
     from orbitmq.spark.options import READ_NAMES
-
-    lines = (ROOT / SPARK).read_text().splitlines()
-    told = " ".join(line.split("|")[1] for line in lines if line.startswith("| `"))
-    for name in READ_NAMES:
-        assert f"`{name}`" in told
-
-
-def test_the_table_of_columns_is_complete() -> None:
     from orbitmq.spark.schema import ALL_COLUMNS
 
-    text = (ROOT / SPARK).read_text()
-    for field in ALL_COLUMNS:
-        assert f"`{field.name}`" in text
+    assert sorted(names(READ, "## Columns")) == sorted(ALL_COLUMNS.names)
+    assert sorted({*names(READ, "## Options")}) == sorted(READ_NAMES)
 
 
-def test_the_tables_of_writing_are_complete() -> None:
+def test_all_that_can_be_written_is_told() -> None:
+    from orbitmq.spark.option_values import ACCESS_OPTIONS
     from orbitmq.spark.write_options import WRITE_NAMES
     from orbitmq.spark.write_schema import WRITE_COLUMNS
 
-    text = (ROOT / SPARK).read_text().partition("## Write")
-    assert text[2]
-    for name in WRITE_COLUMNS:
-        assert f"`{name}`" in text[2].partition("### Options of a write")[0]
-    for name in WRITE_NAMES:
-        assert f"`{name}`" in "".join(text)
+    assert sorted(names(WRITE, "## Columns to write")) == sorted(WRITE_COLUMNS)
+    told = names(WRITE, "## Options of a write")
+    assert sorted(told) == sorted({*WRITE_NAMES} - {*ACCESS_OPTIONS})  # told of reading
+
+
+def test_the_defaults_are_those_told() -> None:
+    from orbitmq.spark.options import read_options
+    from orbitmq.spark.write_options import write_options
+
+    base = {"nameServer": "127.0.0.1:9876", "topic": "flights"}
+    needed = {
+        "maxTriggerDelay": {"minOffsetsPerTrigger": "1"},
+        "compressOver": {"compression": "zlib"},
+    }
+    told = defaults(READ, "## Options")
+    assert len(told) >= 12
+    for name, value in told.items():
+        options = base | needed.get(name, {})
+        batch_only = name.startswith("ending") or name == "pushFilters"
+        without = read_options(options, streaming=not batch_only)
+        assert read_options({**options, name: value}, streaming=not batch_only) == without, name
+    told = defaults(WRITE, "## Options of a write")
+    assert len(told) > 4
+    for name, value in told.items():
+        options = base | needed.get(name, {})
+        assert write_options({**options, name: value}) == write_options(options), name
+
+
+def test_a_profile_is_written_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from orbitmq.spark.options import read_options
+
+    (tmp_path / "profiles.toml").write_text(snippet(READ, "[prod]", "toml"))
+    monkeypatch.setenv("ORBITMQ_PROFILES", str(tmp_path / "profiles.toml"))
+    options = read_options({"profile": "prod", "topic": "flights"}, streaming=True)
+    assert options.name_servers == ("ns1:9876", "ns2:9876")
+    assert options.access.access_key == "reader"
+
+
+def test_the_metrics_are_those_told() -> None:
+    from orbitmq.spark.metrics import prometheus_text
+    from orbitmq.spark.progress import ProgressListener
+
+    page = "docs/spark-progress.md"
+    served = re.findall(r"^# TYPE (\w+) ", prometheus_text(ProgressListener()), re.MULTILINE)
+    assert names(page, "## Prometheus") == served
+
+
+def test_the_formats_and_properties_of_decoding_are_those_told() -> None:
+    from orbitmq.spark.decoding import FORMATS
+    from orbitmq.spark.undecoded import ORIGIN, REASON
+
+    told = names("docs/spark-decode.md")
+    assert told == [*FORMATS, REASON, *ORIGIN.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.broker.embedded import EmbeddedBroker
-from orbitmq.spark import local_session
+from orbitmq.spark import begins, local_session
+from tests.spark.spark_tasks import Query
+from tests.spark.topics import Topic
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +48,25 @@ def _bring_worker_into_memory() -> None:
     """Read once what Python workers import: Spark gives each ten seconds, however cold the disk."""
     modules = "pyspark.worker, pyspark.daemon, pyarrow, orbitmq.spark.reader, orbitmq.spark.writer"
     subprocess.run([sys.executable, "-W", "ignore", "-c", f"import {modules}"], check=True)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sink waits for nothing that a test does not make happen."""
+    monkeypatch.setattr(begins, "SETTLE_SECONDS", 0)
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.002)))
+
+
+@pytest.fixture
+def query(monkeypatch: pytest.MonkeyPatch, topic: Topic, guarantee: str) -> Query:
+    """A query whose rows go to ``topic`` with ``guarantee``, both of them the test file's."""
+    return Query(
+        monkeypatch,
+        nameServer=topic.broker.name_server,
+        topic=topic.name,
+        deliveryGuarantee=guarantee,
+    )
 
 
 @pytest.fixture(scope="session")

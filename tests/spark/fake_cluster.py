@@ -58,12 +58,12 @@ def server(handler: Handler) -> Iterator[str]:
 
 @contextmanager
 def cluster(
-    handler: Handler, *, queues: int = 2, brokers: int = 1, address: str = ""
+    handler: Handler, *, queues: int = 2, brokers: int = 1, address: str = "", slave: str = ""
 ) -> Iterator[str]:
     """As :func:`server`, but routes are answered: any topic has ``queues`` on each broker.
 
     All brokers, broker-0 and so on, are at ``address``, by default this server; a request's
-    ``bname`` tells which is meant.
+    ``bname`` tells which is meant. Each has a ``slave`` where that is given.
     """
 
     def handle(command: RemotingCommand, connection: Connection) -> None:
@@ -73,11 +73,12 @@ def cluster(
         names = [f"broker-{number}" for number in range(brokers)]
         route = TopicRouteData(
             queue_datas=[QueueData(name, queues, queues, 6) for name in names],
-            broker_datas=[BrokerData("c", name, {0: own[-1]}) for name in names],
+            broker_datas=[BrokerData("c", name, {0: own[-1]} | slaves) for name in names],
         )
         answer(command, connection, body=route.encode(standard=True))
 
     own: list[str] = []
+    slaves = {1: slave} if slave else {}
     with server(handle) as listening:
         own.append(address or listening)
         yield listening

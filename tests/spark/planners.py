@@ -55,7 +55,8 @@ class FakeTopic:
     """A broker with a queue from ``first`` to ``end``, and ``pulls`` answered as a test says.
 
     Its first message was stored at ``stored``, the last one a second later. Without ``tells_stats``
-    it does not let anybody ask for a topic's statistics.
+    it does not let anybody ask for a topic's statistics. Pulls are sent on to the broker of the id
+    ``suggested``.
     """
 
     def __init__(self, first: int = 0, end: int = 5) -> None:
@@ -65,6 +66,7 @@ class FakeTopic:
         self.down = False
         self.deleted = False
         self.tells_stats = True
+        self.suggested = 0
         self.requests: list[int] = []
         self.pulls: list[tuple[int, int]] = []
         self.asked: list[int] = []
@@ -88,7 +90,7 @@ class FakeTopic:
                 "nextBeginOffset": str(following),
                 "minOffset": str(self.first),
                 "maxOffset": str(self.end),
-                "suggestWhichBrokerId": "0",
+                "suggestWhichBrokerId": str(self.suggested),
             }
             answer(command, connection, code, fields)
 

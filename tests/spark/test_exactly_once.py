@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
@@ -15,7 +14,7 @@ from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.errors import NetworkError, RowError
 from orbitmq.names import OP_HALF_TOPIC
 from orbitmq.producer.local_transactions import LocalTransactionState
-from orbitmq.spark import answer_checks, begins, check_backs, decisions, half_messages
+from orbitmq.spark import answer_checks, check_backs, decisions, half_messages
 from orbitmq.spark.check_backs import CheckBacks
 from orbitmq.spark.decisions import Decisions
 from orbitmq.spark.ledger import Ledger
@@ -32,15 +31,14 @@ from tests.spark.spark_tasks import (
 )
 from tests.spark.topics import Topic, stored
 
+pytestmark = pytest.mark.usefixtures("soon")
+
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(begins, "SETTLE_SECONDS", 0)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_messages, "WINDOW", 20)
     monkeypatch.setattr(half_messages, "CHUNK", 50)
     monkeypatch.setattr(decisions, "WINDOW", 20)
-    sleep = time.sleep
-    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.002)))
 
 
 @pytest.fixture
@@ -56,17 +54,8 @@ def topic(own_broker: EmbeddedBroker) -> Topic:
 
 
 @pytest.fixture
-def query(monkeypatch: pytest.MonkeyPatch, topic: Topic) -> Query:
-    return Query(
-        monkeypatch,
-        nameServer=topic.broker.name_server,
-        topic=topic.name,
-        deliveryGuarantee="exactly_once",
-    )
-
-
-def counted(topic: Topic) -> Counter[str]:
-    return Counter(topic.bodies())
+def guarantee() -> str:
+    return "exactly_once"
 
 
 def numbers(count: int, start: int = 0) -> list[str]:
@@ -175,7 +164,7 @@ def test_a_history_of_crashes_leaves_each_row_once(
                     done = chance.random() < 0.6
                 except Killed:
                     pass
-    assert counted(topic) == expected
+    assert topic.counted() == expected
     flaky.close()
 
 
@@ -184,7 +173,9 @@ def test_what_is_decided_is_finished_by_who_answers_the_broker(
 ) -> None:
     """The driver is gone for good between its decision and its last commit."""
     monkeypatch.setattr(check_backs, "TAKE_OVER_MS", 0)
-    with EmbeddedBroker(transaction_timeout_ms=1, transaction_check_interval_ms=20) as broker:
+    with EmbeddedBroker(
+        transaction_timeout_ms=1, transaction_check_interval_ms=20, transaction_check_max=1_000_000
+    ) as broker:
         topic = Topic(broker)
         query = Query(
             monkeypatch, nameServer=broker.name_server, topic=topic.name,

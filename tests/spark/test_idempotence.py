@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 
 import msgspec
@@ -20,17 +19,12 @@ from orbitmq.spark.ledger import LEDGER_TOPIC, Ledger
 from orbitmq.spark.message_rows import MessageRows
 from orbitmq.spark.row_ids import CONTENT_DIGITS, RowIds
 from orbitmq.spark.write_options import WriteOptions, write_options
+from orbitmq.store.key_index import KeyIndex
 from tests.spark.spark_tasks import FlakyConnections, Killed, Query, killed_after, rows
 from tests.spark.topics import Topic
 
+pytestmark = pytest.mark.usefixtures("soon")
 BATCH = 50
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(begins, "SETTLE_SECONDS", 0)
-    sleep = time.sleep
-    monkeypatch.setattr(time, "sleep", lambda seconds: sleep(min(seconds, 0.002)))
 
 
 @pytest.fixture
@@ -39,17 +33,8 @@ def topic(broker: EmbeddedBroker) -> Topic:
 
 
 @pytest.fixture
-def query(monkeypatch: pytest.MonkeyPatch, topic: Topic) -> Query:
-    return Query(
-        monkeypatch,
-        nameServer=topic.broker.name_server,
-        topic=topic.name,
-        deliveryGuarantee="idempotent",
-    )
-
-
-def counted(topic: Topic) -> Counter[str]:
-    return Counter(topic.bodies())
+def guarantee() -> str:
+    return "idempotent"
 
 
 def test_a_task_that_is_killed_and_run_again(query: Query, topic: Topic) -> None:
@@ -57,10 +42,10 @@ def test_a_task_that_is_killed_and_run_again(query: Query, topic: Topic) -> None
     first, second = rows(["a", "b", "b"]), rows(["c", "d"])
     with pytest.raises(Killed):
         query.task(plan, 0, killed_after([first, rows(["c"] * 5000)]))
-    sent = counted(topic)
+    sent = topic.counted()
     assert sent["b"] == 2  # a full batch had left
     query.task(plan, 0, [second, first])
-    assert counted(topic) - sent == Counter({"d": 1})
+    assert topic.counted() - sent == Counter({"d": 1})
 
 
 def test_a_batch_that_is_run_again_by_a_new_driver(query: Query, topic: Topic) -> None:
@@ -68,9 +53,9 @@ def test_a_batch_that_is_run_again_by_a_new_driver(query: Query, topic: Topic) -
         plan = query.plan(7)
         query.task(plan, 0, [rows(["a", "a", "b"])])
         query.task(plan, 1, [rows(["a", "c"], "key")])
-    assert counted(topic) == Counter({"a": 3, "b": 1, "c": 1})
+    assert topic.counted() == Counter({"a": 3, "b": 1, "c": 1})
     query.task(query.plan(8), 0, [rows(["a"])])
-    assert counted(topic)["a"] == 4
+    assert topic.counted()["a"] == 4
 
 
 def test_other_queries_and_partitions_are_others(
@@ -81,7 +66,7 @@ def test_other_queries_and_partitions_are_others(
     query.task(plan, 1, [rows(["a"])])
     monkeypatch.setitem(query._properties, "sql.streaming.queryId", "q-2")
     query.task(query.plan(0), 0, [rows(["a"])])
-    assert counted(topic) == Counter({"a": 3})
+    assert topic.counted() == Counter({"a": 3})
 
 
 def test_row_keys_count_in_any_partition_and_whatever_the_row_is(
@@ -112,8 +97,18 @@ def test_row_keys_count_in_any_partition_and_whatever_the_row_is(
 def test_a_history_of_crashes_leaves_each_row_once(
     query: Query, topic: Topic, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tasks killed anywhere, answers lost, batches run again, rows in another order each time."""
-    chance = random.Random(seed)
+    """Tasks killed anywhere, answers lost, batches run again, rows in another order each time.
+
+    The broker's key index works now and then.
+    """
+    chance, laziness = random.Random(seed), random.Random(seed)
+    work = KeyIndex._work
+
+    def now_and_then(index: KeyIndex, *, save: bool) -> None:
+        if save or laziness.random() < 0.3:
+            work(index, save=save)
+
+    monkeypatch.setattr(KeyIndex, "_work", now_and_then)
     flaky = FlakyConnections(monkeypatch, 0.1, seed)
     monkeypatch.setattr(sending, "SINGLES", BATCH)
     monkeypatch.setattr("orbitmq.spark.lanes.BATCH_MESSAGES", BATCH)
@@ -135,7 +130,7 @@ def test_a_history_of_crashes_leaves_each_row_once(
                         query.task(plan, number, killed_after([rows(bodies[:end], key)]))
                 chance.shuffle(bodies)
                 query.task(plan, number, [rows(bodies[:150], key), rows(bodies[150:], key)])
-    assert counted(topic) == expected
+    assert topic.counted() == expected
     assert flaky.broken
     flaky.close()
 
@@ -169,7 +164,7 @@ def test_a_batch_write_is_run_again_under_its_id(broker: EmbeddedBroker) -> None
     assert topic.bodies() == ["a", "b"]
     write()
     write()
-    assert counted(topic) == Counter({"a": 3, "b": 3})
+    assert topic.counted() == Counter({"a": 3, "b": 3})
 
 
 def test_a_broker_of_an_earlier_run_must_be_there(query: Query, topic: Topic) -> None:

@@ -180,19 +180,6 @@ def test_what_spark_adds_is_let_through_and_what_resembles_it_is_not() -> None:
         write_options(LEAST | {"path": "flights"})
 
 
-@pytest.mark.parametrize(
-    ("kafkas", "ours"),
-    [
-        ("subscribe", "topics"),
-        ("kafka.bootstrap.servers", "nameServer"),
-        ("kafka.group.id", "group"),
-    ],
-)
-def test_kafkas_names_lead_to_ours(kafkas: str, ours: str) -> None:
-    with pytest.raises(ConfigError, match=f"no such option; here it is {ours};"):
-        read({kafkas: "x"})
-
-
 def test_a_mistyped_secret_is_not_shown() -> None:
     with pytest.raises(ConfigError) as caught:
         read({"secretkeys": "hush"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,28 +14,77 @@ from orbitmq.errors import ConfigError
 from orbitmq.spark import ProgressListener, archive, check_expectations
 from orbitmq.spark.metrics import MetricsServer
 from orbitmq.testing.wait import wait_until
+from orbitmq.wire.message_view import MessageView
 from tests.docs.snippets import run, snippet
+from tests.spark.topics import stored
+
+READ, WRITE = "docs/spark-read.md", "docs/spark-write.md"
+GUARANTEES, KAFKA = "docs/spark-guarantees.md", "docs/spark-from-kafka.md"
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.spark]
 
 
 @pytest.fixture
-def name_server(
+def broker(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
-    """A broker with two topics, and a directory of the test's own to work in."""
+) -> Iterator[EmbeddedBroker]:
+    """One with two topics, and a directory of the test's own to work in."""
     monkeypatch.chdir(tmp_path)
     with EmbeddedBroker() as broker:
         with Producer("pages", name_server=broker.name_server) as producer:
             for topic in ("flights", "orders"):
-                producer.send(Message(topic, b"one book", tags="UA"))
-        yield broker.name_server
+                producer.send(Message(topic, b"one book", tags="UA", keys="N1"))
+        yield broker
+
+
+@pytest.fixture
+def name_server(broker: EmbeddedBroker) -> str:
+    return broker.name_server
+
+
+def here(code: str) -> str:
+    """The code with its directories in this one, which Spark's own process does not know."""
+    return re.sub(r'"([a-z-]+-(?:archive|checkpoint|parquet))"', rf'"{Path.cwd()}/\1"', code)
+
+
+def messages(broker: EmbeddedBroker, topic: str) -> list[MessageView]:
+    """What a topic holds: the broker acknowledged it, so it is there."""
+    return [view for views in stored(broker, topic).values() for view in views]
+
+
+def test_a_topic_in_sql(
+    name_server: str, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(snippet(READ, "TEMPORARY VIEW"), name_server)
+    assert "|  UA|       1|" in capfd.readouterr().out
+    spark.catalog.dropTempView("flights")
+
+
+def test_a_stream_from_topic_to_topic(broker: EmbeddedBroker) -> None:
+    run(here(snippet(WRITE, "writeStream")), broker.name_server)
+    (message,) = messages(broker, "flights-upper")
+    assert (message.body, message.tags) == (b"ONE BOOK", "UA")
+
+
+def test_a_stream_as_with_kafka(broker: EmbeddedBroker) -> None:
+    run(here(snippet(KAFKA, "writeStream")), broker.name_server)
+    (message,) = messages(broker, "flights-copy")
+    assert message.properties["__SHARDINGKEY"] == "N1"
+
+
+def test_a_batch_write_that_is_started_again(broker: EmbeddedBroker) -> None:
+    for _ in range(2):
+        run(snippet(GUARANTEES, "writeId"), broker.name_server)
+    assert [message.body for message in messages(broker, "invoices")] == [b"one book"]
+
+
+def test_who_answers_brokers(name_server: str) -> None:
+    run(snippet(GUARANTEES, "answer_checks"), name_server)
 
 
 def test_an_archive_is_a_table(name_server: str, capfd: pytest.CaptureFixture[str]) -> None:
     archive("flights", Path.cwd() / "flights-archive", name_server=name_server)
-    code = snippet("docs/spark-archive.md", "spark.read.parquet")
-    run(code.replace('"flights-archive"', f'"{Path.cwd() / "flights-archive"}"'), name_server)
+    run(here(snippet("docs/spark-archive.md", "spark.read.parquet")), name_server)
     assert "|  UA|    1|" in capfd.readouterr().out
 
 
@@ -56,9 +106,7 @@ def test_bodies_are_decoded(name_server: str, capfd: pytest.CaptureFixture[str])
 
 
 def test_a_listener(name_server: str) -> None:
-    code = snippet("docs/spark-listeners.md", "process(")
-    checkpoint = f'checkpoint="{Path.cwd() / "mailers"}"'
-    scope = run(code.replace('checkpoint="mailers-checkpoint"', checkpoint), name_server)
+    scope = run(here(snippet("docs/spark-listeners.md", "process(")), name_server)
     assert scope["mailing"].query.exception() is None  # type: ignore[attr-defined]
     assert scope["mailing"].consume_status("orders").consume_ok_tps > 0  # type: ignore[attr-defined]
 
@@ -66,10 +114,7 @@ def test_a_listener(name_server: str) -> None:
 def test_the_progress_of_a_stream(
     name_server: str, capfd: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
-    code = snippet("docs/spark-progress.md", "show_progress(query)")
-    for directory in ("flights-parquet", "flights-checkpoint"):
-        code = code.replace(f'"{directory}"', f'"{Path.cwd() / directory}"')
-    scope = run(code, name_server)
+    scope = run(here(snippet("docs/spark-progress.md", "show_progress(query)")), name_server)
     listener, query, metrics = scope["listener"], scope["query"], scope["metrics"]
     try:
         assert isinstance(listener, ProgressListener)

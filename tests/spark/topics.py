@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import closing
 from itertools import count
@@ -58,6 +58,10 @@ class Topic:
     def bodies(self) -> list[str]:
         """The bodies of all messages, sorted."""
         return sorted(view.body.decode() for views in self.by_queue().values() for view in views)
+
+    def counted(self) -> Counter[str]:
+        """How often each body is there."""
+        return Counter(self.bodies())
 
 
 def stored(broker: EmbeddedBroker, topic: str) -> dict[int, list[MessageView]]:

@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
+from typing import Final
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
+from orbitmq.errors import StoreError
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.file_ops import FileOps
 from orbitmq.store.message_store import MessageStore
@@ -23,6 +25,7 @@ from orbitmq.wire.record import Draft, RecordInfo, check_record, host_bytes, is_
 HOST = host_bytes("127.0.0.1", 10911)
 HOUR_MS = 3_600_000
 TOPIC = "TopicTest"
+LONG_SECONDS: Final = 30
 
 
 def small(
@@ -252,3 +255,28 @@ def queue_units(directory: Path, topic: str = TOPIC, queue_id: int = 0) -> list[
     while units and not any(units[-1]):
         units.pop()
     return units
+
+
+class Answers:
+    """Callbacks for request_flush, and what they were told."""
+
+    def __init__(self) -> None:
+        self.errors: list[StoreError | None] = []
+        self._told = Event()
+
+    def tell(self, error: StoreError | None) -> None:
+        self.errors.append(error)
+        self._told.set()
+
+    def wait(self, count: int) -> list[StoreError | None]:
+        while len(self.errors) < count:
+            assert self._told.wait(LONG_SECONDS)
+            self._told.clear()
+        return self.errors
+
+
+def flushed(store: MessageStore) -> StoreError | None:
+    """Have the store flush now; what went wrong."""
+    answers = Answers()
+    store.request_flush(answers.tell)
+    return answers.wait(1)[0]

@@ -16,6 +16,7 @@ from orbitmq import codes
 from orbitmq.broker.clients import ConsumerTable
 from orbitmq.errors import BrokerError
 from orbitmq.filters.subscription import TAG
+from orbitmq.store.index_keys import key_hash
 from orbitmq.store.key_index import KeyMatches
 from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.admin_bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
@@ -66,20 +67,29 @@ class Queries(Generic[_OwnerT]):
                 codes.INVALID_PARAMETER, f"maxNum {query.max_count} is negative: ask for 1 or more"
             )
 
-    def find(self, query: KeyQuery) -> KeyMatches:
-        """Where the messages are. It may read from the disk: not for the loop's thread."""
+    def newest(self, query: KeyQuery) -> KeyMatches | None:
+        """What of it is not in the index yet; None where the index is to be waited for."""
+        unindexed = self._store.unindexed
+        if unindexed is None:
+            return None
+        wanted = key_hash(query.topic, query.key, query.index_type)
+        return unindexed.find(query.topic, wanted, query.begin, query.end)
+
+    def find(self, query: KeyQuery, newest: KeyMatches | None) -> KeyMatches:
+        """Where the messages are, with ``newest``, which was looked for before.
+
+        It may read from the disk: not for the loop's thread.
+        """
         index, config = self._store.key_index, self._store.config
         if index is None:
             return KeyMatches([], 0, 0)
         wanted = config.default_query_max_num if query.is_unique else query.max_count
-        return index.find(
-            query.topic,
-            query.key,
-            min(wanted, config.max_msgs_num_batch),
-            query.begin,
-            query.end,
-            query.index_type,
-        )
+        most = min(wanted, config.max_msgs_num_batch)
+        found = index.find(
+            query.topic, query.key, most, query.begin, query.end, query.index_type,
+            settle=newest is None,
+        )  # fmt: skip
+        return found if newest is None else found.with_newest(newest, most)
 
     def records(self, matches: KeyMatches) -> list[memoryview]:
         """The records of what was found, in the order of the log.

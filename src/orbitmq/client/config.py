@@ -194,7 +194,22 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return "@".join(parts)
 
 
-class ClientSettings(TypedDict, total=False):
+class AccessSettings(TypedDict, total=False):
+    """The keyword arguments that say who signs requests, and how a connection is secured."""
+
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
+    use_tls: bool
+    tls_ca_file: str | None
+    tls_cert_file: str | None
+    tls_key_file: str | None
+    tls_key_password: str | None
+    tls_verify: bool | None
+    tls_check_hostname: bool
+
+
+class ClientSettings(AccessSettings, total=False):
     """The keyword arguments every client takes; see ClientConfig."""
 
     name_server: str | None
@@ -215,16 +230,6 @@ class ClientSettings(TypedDict, total=False):
     connect_timeout_ms: int
     vip_channel_enabled: bool
     enable_stream_request_type: bool
-    access_key: str | None
-    secret_key: str | None
-    security_token: str | None
-    use_tls: bool
-    tls_ca_file: str | None
-    tls_cert_file: str | None
-    tls_key_file: str | None
-    tls_key_password: str | None
-    tls_verify: bool | None
-    tls_check_hostname: bool
 
 
 def make_config(config_type: type[_ConfigT], settings: Mapping[str, Any]) -> _ConfigT:

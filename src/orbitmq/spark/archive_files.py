@@ -39,13 +39,18 @@ QueueOffsets = dict[str, dict[str, int]]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an archive goes: everything before ``queues`` is in its commits 1 to ``commit``."""
+    """How far an archive goes: everything before ``queues`` is in its commits 1 to ``commit``.
+
+    ``seen`` has, by broker, when the newest message known was stored (ms): all of a topic that was
+    deleted and made again is newer.
+    """
 
     topic: str
     tags: str = "*"
     commit: int = 0
     messages: int = 0
     queues: QueueOffsets = {}
+    seen: dict[str, int] = {}
     version: int = _VERSION
 
 

@@ -8,7 +8,7 @@ killed; see :mod:`orbitmq.spark.archive_files` for how.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, Unpack
 
@@ -34,7 +34,16 @@ from orbitmq.spark.archive_files import (
 from orbitmq.spark.boundaries import Resolver, parse_offsets
 from orbitmq.spark.cluster import ClusterSettings, cluster_of
 from orbitmq.spark.columns import ColumnDecoder
-from orbitmq.spark.offsets import Offsets, begin_at, flat, nested
+from orbitmq.spark.offsets import (
+    Offsets,
+    Place,
+    begin_at,
+    flat,
+    nested,
+    places_made_anew,
+    queues_to_ask,
+    seen_now,
+)
 from orbitmq.spark.options import TOOLS_GROUP
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
@@ -85,8 +94,8 @@ def archive(
     Raises:
         ConfigError: a setting may not be.
         ArchiveError: the directory is of something else, or another process archives into it.
-        DataLossError: the broker removed messages since the last run; ``fail_on_data_loss=False``
-            logs that and goes on without them.
+        DataLossError: the broker removed messages since the last run, or the topic was deleted and
+            made again; ``fail_on_data_loss=False`` logs that and goes on with what is there.
         NetworkError, BrokerError: the cluster cannot be read; what is archived stays.
     """
     check_topic(topic)
@@ -98,7 +107,9 @@ def archive(
     with opened(directory, topic, tags) as found:
         client.refresh()
         bounds = client.bounds(all_brokers=True)
-        manifest = found
+        manifest, seen = found, _seen(found)
+        asked = queues_to_ask(queue_offsets(found), bounds, seen)
+        anew = places_made_anew(asked, client.first_stored(asked.values()), seen)
         if manifest.queues:
             new = {queue: bound.first for queue, bound in bounds.items()}
             begins_wanted = new | queue_offsets(manifest)
@@ -107,13 +118,15 @@ def archive(
             begins_wanted = resolver.resolve("starting_offsets", boundary, bounds)
             manifest = _at(manifest, begins_wanted)
             write_manifest(directory, manifest)
-        begins, losses = begin_at(begins_wanted, bounds, fail_on_data_loss=fail_on_data_loss)
+        begins, losses = begin_at(
+            begins_wanted, bounds, fail_on_data_loss=fail_on_data_loss, made_anew=anew
+        )
         for loss in losses:
             log.warning("data loss: %s", loss)
         ends = {queue: max(begin, bounds[queue].end) for queue, begin in begins.items()}
         run = _Run(
             directory,
-            manifest,
+            msgspec.structs.replace(manifest, seen=_by_broker(seen_now(seen, client.stored, anew))),
             client,
             RangeReader(
                 cluster.namespace.wrap(topic),
@@ -121,6 +134,7 @@ def archive(
                 tags,
                 fail_on_data_loss=fail_on_data_loss,
                 access=cluster.access,
+                name_servers=cluster.name_servers,
             ),
             ColumnDecoder(archive_schema(), topic, wanted_tags),
             on_progress or (lambda _done, _total: None),
@@ -136,6 +150,14 @@ def archive_schema() -> Any:
 def queue_offsets(manifest: Manifest) -> Offsets:
     """How far the archive goes, by queue."""
     return flat({manifest.topic: manifest.queues})
+
+
+def _seen(manifest: Manifest) -> dict[Place, int]:
+    return {Place(manifest.topic, broker): time for broker, time in manifest.seen.items()}
+
+
+def _by_broker(seen: Mapping[Place, int]) -> dict[str, int]:
+    return {place.broker_name: time for place, time in seen.items()}
 
 
 def _at(manifest: Manifest, offsets: Offsets) -> Manifest:

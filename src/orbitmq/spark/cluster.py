@@ -6,29 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
-from orbitmq.client.config import ClientConfig, make_config
+from orbitmq.client.config import AccessSettings, ClientConfig, make_config
 from orbitmq.client.namespace import Namespace
 from orbitmq.errors import ConfigError
 from orbitmq.net.blocking import Access
 
 
-class ClusterSettings(TypedDict, total=False):
+class ClusterSettings(AccessSettings, total=False):
     """Keyword arguments that say which cluster is meant; see ClientConfig."""
 
     name_server: str | None
     namespace: str | None
-    access_key: str | None
-    secret_key: str | None
-    security_token: str | None
-    use_tls: bool
-    tls_ca_file: str | None
-    tls_cert_file: str | None
-    tls_key_file: str | None
-    tls_key_password: str | None
-    tls_verify: bool | None
-    tls_check_hostname: bool
 
 
 class Cluster(NamedTuple):

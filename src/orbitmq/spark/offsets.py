@@ -132,6 +132,43 @@ def begin_at(
     return begins, losses
 
 
+def queues_to_ask(
+    known: Mapping[Queue, int], bounds: Mapping[Queue, Bounds], seen: Mapping[Place, int]
+) -> dict[Place, Queue]:
+    """For each topic and broker a queue whose first message tells whether the topic was made anew.
+
+    One of which something was read, and more is to be read.
+    """
+    asked: dict[Place, Queue] = {}
+    for queue, offset in known.items():
+        bound = bounds.get(queue)
+        if bound is not None and bound.first < offset < bound.end:
+            asked.setdefault(Place(*queue[:2]), queue)
+    return {place: queue for place, queue in asked.items() if place in seen}
+
+
+def places_made_anew(
+    asked: Mapping[Place, Queue], first_stored: Mapping[Queue, int], seen: Mapping[Place, int]
+) -> set[Place]:
+    """The topics, by broker, whose first message is newer than all that was known of them."""
+    return {place for place, queue in asked.items() if first_stored.get(queue, 0) > seen[place]}
+
+
+def seen_now(
+    seen: Mapping[Place, int], stored: Mapping[Queue, int], made_anew: Collection[Place]
+) -> dict[Place, int]:
+    """``seen``, brought up to when queues' last messages were ``stored``.
+
+    It never goes back but for a topic that was made anew.
+    """
+    news = {place: time for place, time in seen.items() if place not in made_anew}
+    for queue, time in stored.items():
+        place = Place(*queue[:2])
+        if time > news.get(place, 0):
+            news[place] = time
+    return news
+
+
 def check_loss(losses: Collection[str], *, fail_on_data_loss: bool) -> None:
     """Raise DataLossError for ``losses`` where that is what ``fail_on_data_loss`` says."""
     if not losses or not fail_on_data_loss:

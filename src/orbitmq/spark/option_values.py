@@ -17,6 +17,7 @@ from orbitmq.client.config import ClientConfig, make_config
 from orbitmq.errors import ConfigError, IllegalNameError
 from orbitmq.names import check_group, check_topic
 from orbitmq.net.blocking import Access
+from orbitmq.spark import kafka_names
 from orbitmq.spark.profiles import load_profile
 
 _T = TypeVar("_T")
@@ -38,20 +39,14 @@ ACCESS_OPTIONS: Final = {
 """Options that are settings of every client (ClientConfig)."""
 
 _SECRETS: Final = ("secretKey", "securityToken", "tlsKeyPassword")
+_HIDDEN: Final = re.compile("password|secret|token|jaas")
+"""What the names of other formats' secrets hold, which no error may show."""
 
-_INSTEAD: Final = {
+_PATHS: Final = {
     "path": 'a topic is no path: name it by .option("topic", ...)',
     "paths": 'a topic is no path: name them by .option("topics", "a,b")',
-    "kafka.bootstrap.servers": "nameServer",
-    "subscribe": "topics",
-    "groupidprefix": "group",
-    "kafka.group.id": "group",
-    "kafkaconsumer.polltimeoutms": "brokerWaitMs",
-    "fetchoffset.numretries": "brokerWaitMs",
-    "fetchoffset.retryintervalms": "brokerWaitMs",
-    "includeheaders": "includeProperties",
 }
-"""What to write instead of options that belong to other formats, Spark's Kafka source above all."""
+"""What to write instead of options of files, which Spark adds for ``load("...")``."""
 
 
 class Given:
@@ -220,15 +215,11 @@ def _scaled(text: str, units: Mapping[str, int], plain: str, allowed: str) -> in
 
 def _unknown(name: str, value: str, use: str, names: tuple[str, ...]) -> ConfigError:
     lower = {known.lower(): known for known in (*names, *OF_SPARK)}
-    instead = _INSTEAD.get(name.lower(), "")
     close = difflib.get_close_matches(name.lower(), lower, n=1)
     nearest = lower[close[0]] if close else ""
-    if name.lower() in {"path", "paths"}:
-        allowed = instead
-    else:
-        if instead.lower() in lower:
-            hint = f"here it is {instead}; "
-        else:
-            hint = f"did you mean {nearest}? " if nearest else ""
+    is_secret = nearest in _SECRETS or _HIDDEN.search(name.lower()) is not None
+    allowed = _PATHS.get(name.lower())
+    if allowed is None:
+        hint = kafka_names.hint(name, lower) or (f"did you mean {nearest}? " if nearest else "")
         allowed = f"no such option; {hint}{use} has {', '.join(names)}"
-    return ConfigError(name, "***" if nearest in _SECRETS else value, allowed)
+    return ConfigError(name, "***" if is_secret else value, allowed)

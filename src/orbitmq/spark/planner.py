@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -24,12 +25,16 @@ from orbitmq.spark.offsets import (
     Queue,
     begin_at,
     check_loss,
+    places_made_anew,
+    queues_to_ask,
+    seen_now,
 )
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.patience import Patience
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.sizes import RecordSizes
-from orbitmq.spark.topic import MANY, TopicClient
+from orbitmq.spark.topic import TopicClient
+from orbitmq.spark.topic_queues import MANY
 from orbitmq.spark.watch import ArrivalWatch
 
 log = logging.getLogger("orbitmq.spark")
@@ -59,6 +64,7 @@ class StreamPlanner:
         self._latest: Offsets = {}
         self._planned: Offsets = {}
         self._committed: Offsets = {}
+        self._positions: deque[tuple[dict[str, Any], Position]] = deque(maxlen=2)
         self._told: set[str] = set()
         self._checked_at: float | None = None
         self._returned_at: float | None = None
@@ -133,7 +139,13 @@ class StreamPlanner:
                 return
 
     def _position(self, document: dict[str, Any]) -> Position:
-        return Position.from_json(document, self._options.choice.only_topic)
+        """The position in ``document``, most often one of the last two that were asked for."""
+        for known, position in self._positions:
+            if known == document:
+                return position
+        position = Position.from_json(document, self._options.choice.only_topic)
+        self._positions.appendleft((document, position))
+        return position
 
     def _next_position(self, previous: Position, *, limited: bool, first: bool = False) -> Position:
         """The end of the batch after ``previous``, or ``previous`` itself.
@@ -169,7 +181,9 @@ class StreamPlanner:
             return previous
         since = {queue: begins[queue] for queue in moved if known.get(queue) != begins[queue]}
         return Position(
-            known | {queue: ends[queue] for queue in moved}, since, self._seen(previous, lost)
+            known | {queue: ends[queue] for queue in moved},
+            since,
+            seen_now(previous.seen, self._topics.stored, lost),
         )
 
     def _begins(
@@ -201,15 +215,9 @@ class StreamPlanner:
     def _made_anew(self, previous: Position, bounds: Mapping[Queue, Bounds]) -> set[Place]:
         """The topics, by broker, all of whose messages are newer than all that was known.
 
-        One queue of each is asked for its first message: one of which something was read, and more
-        is to be read. For many topics only now and then, as the answers cost time.
+        For many topics only now and then, as the answers cost time.
         """
-        asked: dict[Place, Queue] = {}
-        for queue, offset in previous.queues.items():
-            bound = bounds.get(queue)
-            if bound is not None and bound.first < offset < bound.end:
-                asked.setdefault(Place(*queue[:2]), queue)
-        asked = {place: queue for place, queue in asked.items() if place in previous.seen}
+        asked = queues_to_ask(previous.queues, bounds, previous.seen)
         now = self._clock.monotonic()
         recently = self._checked_at is not None and now - self._checked_at < CHECK_SECONDS
         if not asked or (recently and len(asked) > MANY):
@@ -221,9 +229,7 @@ class StreamPlanner:
             log.warning("whether topics were made anew is checked later: %s", error)
             self._checked_at = None
             return set()
-        return {
-            place for place, queue in asked.items() if stored.get(queue, 0) > previous.seen[place]
-        }
+        return places_made_anew(asked, stored, previous.seen)
 
     def _deleted(self, known: Offsets) -> list[str]:
         """The topics something was read of and whose broker does not know them any more."""
@@ -236,15 +242,6 @@ class StreamPlanner:
             if loss not in self._told:
                 log.warning("data loss: %s", loss)
         self._told = {*losses}
-
-    def _seen(self, previous: Position, made_anew: set[Place]) -> dict[Place, int]:
-        """When the newest messages known were stored; it never goes back but for a new topic."""
-        seen = {place: stored for place, stored in previous.seen.items() if place not in made_anew}
-        for queue, stored in self._topics.stored.items():
-            place = Place(*queue[:2])
-            if stored > seen.get(place, 0):
-                seen[place] = stored
-        return seen
 
     def _fetch_bounds(self, *, all_brokers: bool) -> dict[Queue, Bounds]:
         if all_brokers:

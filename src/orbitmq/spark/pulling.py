@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -18,10 +18,12 @@ from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, DataLossError, NetworkError, for_code
 from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
+from orbitmq.spark.brokers import Brokers
 from orbitmq.spark.offsets import Queue
 from orbitmq.spark.patience import BROKER_WAIT_MS, Patience
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.records import cut_at
+from orbitmq.wire.bodies import MASTER_ID
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
 
@@ -72,13 +74,20 @@ def pull_header(
 class _Cursor:
     """How far one range has been read."""
 
-    __slots__ = ("end", "offset", "queue", "stalls")
+    __slots__ = ("broker_id", "end", "follows", "offset", "queue", "stalls")
 
     def __init__(self, item: QueueRange) -> None:
         self.queue = Queue(item.topic, item.broker_name, item.queue_id)
         self.offset = item.begin
         self.end = item.end
         self.stalls = 0
+        self.broker_id = MASTER_ID  # of whom it is read next
+        self.follows = True  # where the broker sends it
+
+    def turn_back(self) -> None:
+        """Read the rest from the master: only what that one lacks is lost."""
+        self.broker_id = MASTER_ID
+        self.follows = False
 
     @property
     def finished(self) -> bool:
@@ -90,6 +99,8 @@ class RangeReader:
 
     ``topic`` and ``group`` are named as brokers know them; ``expression_type`` is TAG or SQL92.
     Messages that are gone raise DataLossError, or are logged where ``fail_on_data_loss`` is false.
+    With ``name_servers`` a broker that came back elsewhere is found, and a slave is read while the
+    master suggests that.
     """
 
     def __init__(
@@ -102,6 +113,7 @@ class RangeReader:
         access: Access = OPEN,
         broker_wait_ms: int = BROKER_WAIT_MS,
         expression_type: str = "TAG",
+        name_servers: Sequence[str] = (),
     ) -> None:
         self._topic = topic
         self._group = group
@@ -110,6 +122,7 @@ class RangeReader:
         self._access = access
         self._broker_wait_ms = broker_wait_ms
         self._expression_type = expression_type
+        self._brokers = Brokers(name_servers, topic, access)
 
     def read(self, ranges: Iterable[QueueRange]) -> Iterator[tuple[str, bytes | memoryview]]:
         """Broker names and records, in order within each queue, until every range is read.
@@ -121,23 +134,38 @@ class RangeReader:
             sorted(ranges), key=lambda item: (item.broker_name, item.address)
         ):
             cursors = [_Cursor(item) for item in items]
-            for data in self._read_broker(address, cursors):
+            for data in self._read_broker(broker_name, address, cursors):
                 yield broker_name, data
 
-    def _read_broker(self, address: str, cursors: list[_Cursor]) -> Iterator[bytes | memoryview]:
+    def _read_broker(
+        self, broker_name: str, planned: str, cursors: list[_Cursor]
+    ) -> Iterator[bytes | memoryview]:
         patience = Patience(f"reading {self._topic}", self._broker_wait_ms)
         while unfinished := [cursor for cursor in cursors if not cursor.finished]:
+            broker_id = unfinished[0].broker_id
+            here = [cursor for cursor in unfinished if cursor.broker_id == broker_id]
+            if broker_id == MASTER_ID:
+                address = self._brokers.master(broker_name, planned)
+            else:
+                address = self._brokers.slave(broker_name, broker_id) or planned
             try:
                 with CONNECTIONS.borrow(address, self._access) as connection:
-                    for data in self._pump(connection, unfinished):
+                    for data in self._pump(connection, here, broker_id):
                         patience.progressed()
                         yield data
             except (NetworkError, BrokerError) as error:
-                patience.wait_after(error)
+                if broker_id == MASTER_ID:
+                    patience.wait_after(error)
+                    self._brokers.ask()
+                    continue
+                log.info("%s is read from its master again: %s", broker_name, error)
+                for cursor in here:
+                    cursor.turn_back()
 
     def _pump(
-        self, connection: BlockingConnection, cursors: list[_Cursor]
+        self, connection: BlockingConnection, cursors: list[_Cursor], broker_id: int
     ) -> Iterator[bytes | memoryview]:
+        """Read each cursor to its end, or until another broker than ``broker_id`` is to be read."""
         waiting = deque(cursors)
         pulls: dict[int, _Cursor] = {}
         while waiting or pulls:
@@ -147,7 +175,7 @@ class RangeReader:
             answer = connection.receive()
             cursor = pulls.pop(answer.opaque)
             data = self._advance(cursor, answer, connection.address)
-            if not cursor.finished:
+            if not cursor.finished and cursor.broker_id == broker_id:
                 pulls[self._pull(connection, cursor)] = cursor
             if data:
                 yield data
@@ -175,9 +203,13 @@ class RangeReader:
         if answer.code == codes.SUCCESS and following > offset:
             cursor.offset = following
             cursor.stalls = 0
+            if cursor.follows:
+                self._follow(cursor, header.suggest_which_broker_id)
             data: bytes | memoryview = answer.body
             return data if following <= cursor.end else cut_at(bytes(data), cursor.end)
-        if answer.code == codes.PULL_RETRY_IMMEDIATELY and following > offset:
+        if cursor.broker_id != MASTER_ID:  # it lacks something, or does not let itself be read
+            cursor.turn_back()
+        elif answer.code == codes.PULL_RETRY_IMMEDIATELY and following > offset:
             if self._expression == "*":
                 self._lose(cursor, following)
             cursor.offset = following
@@ -190,6 +222,11 @@ class RangeReader:
         else:
             self._stall(cursor, header.max_offset)
         return b""
+
+    def _follow(self, cursor: _Cursor, broker_id: int) -> None:
+        """Read on where a broker suggests (``whichBrokerWhenConsumeSlowly``), if that is known."""
+        if broker_id == MASTER_ID or self._brokers.slave(cursor.queue.broker_name, broker_id):
+            cursor.broker_id = broker_id
 
     def _lose(self, cursor: _Cursor, following: int) -> None:
         following = min(following, cursor.end)

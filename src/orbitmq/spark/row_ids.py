@@ -7,12 +7,11 @@ task's rows, which tells rows of one content apart but may be another the next t
 from __future__ import annotations
 
 from hashlib import blake2b
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
-from orbitmq.spark.frames import Ids, bytes_of
+from orbitmq.spark.frames import Ids
 from orbitmq.spark.message_rows import MessageRows
 from orbitmq.spark.unique_ids import count_digits
 
@@ -21,7 +20,8 @@ CONTENT_DIGITS: Final = 28
 """So many of an id's first digits are the same whenever the row is written."""
 
 _CONTENT_BYTES: Final = (CONTENT_DIGITS - WRITE_DIGITS) // 2
-_HEX: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), np.uint8)
+_HEX: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), np.uint16)
+"""The two digits of each byte as one number, so that they are looked up together."""
 
 
 class RowIds:
@@ -37,20 +37,16 @@ class RowIds:
         digests = np.frombuffer(self._digests(rows.identities()), np.uint8)
         ids = np.empty((rows.count, 32), np.uint8)
         ids[:, :WRITE_DIGITS] = np.frombuffer(self.write, np.uint8)
-        ids[:, WRITE_DIGITS:CONTENT_DIGITS] = _HEX.reshape(256, 2)[digests].reshape(
-            rows.count, CONTENT_DIGITS - WRITE_DIGITS
-        )
+        contents = _HEX.take(digests).view(np.uint8)
+        ids[:, WRITE_DIGITS:CONTENT_DIGITS] = contents.reshape(rows.count, 2 * _CONTENT_BYTES)
         places = np.arange(rows.first, rows.first + rows.count) & 0xFFFF
         ids[:, CONTENT_DIGITS:] = count_digits()[places]
         return ids
 
-    def _digests(self, array: Any) -> bytes:
-        offsets, data = bytes_of(array)
-        ends = offsets.tolist()
-        salt = self._salt
-        return b"".join(
-            [
-                blake2b(data[begin:end], digest_size=_CONTENT_BYTES, salt=salt).digest()
-                for begin, end in pairwise(ends)
-            ]
-        )
+    def _digests(self, identities: Any) -> bytes:
+        start, digests = blake2b(digest_size=_CONTENT_BYTES, salt=self._salt), []
+        for identity in identities.to_pylist():
+            one = start.copy()  # sooner made than a new one
+            one.update(identity)
+            digests.append(one.digest())
+        return b"".join(digests)

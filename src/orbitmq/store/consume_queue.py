@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -19,10 +18,11 @@ from typing import Final, NamedTuple
 from orbitmq.store.file_ops import FileOps, write_fully
 from orbitmq.store.open_files import OpenFiles
 from orbitmq.store.segment import create_file, list_segments, segment_name, write_again, zero_range
+from orbitmq.wire.record import QUEUE_UNIT
 
 logger = logging.getLogger("orbitmq.store")
 
-UNIT: Final = struct.Struct(">qiq")
+UNIT: Final = QUEUE_UNIT
 """One entry: physical offset, size of the record, tags code (ConsumeQueue.CQ_STORE_UNIT_SIZE)."""
 
 UNIT_SIZE: Final = UNIT.size

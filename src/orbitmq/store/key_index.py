@@ -67,6 +67,12 @@ class KeyMatches(NamedTuple):
     last_timestamp: int
     last_offset: int
 
+    def with_newest(self, newest: KeyMatches, most: int) -> KeyMatches:
+        """These and ``newest`` together, the newest ``most`` of them."""
+        offsets = sorted({*self.offsets, *newest.offsets})[-most:] if most else []
+        last = newest if newest.last_offset >= self.last_offset else self
+        return KeyMatches(offsets, last.last_timestamp, last.last_offset)
+
 
 class KeyIndex:
     """The index of a store. written() belongs to the thread that writes, the rest to any.
@@ -100,6 +106,7 @@ class KeyIndex:
         self._reached = self._position  # as the position, with what waits for the disk
         self._timestamp = self._files[-1].header.end_timestamp if self._files else 0
         self._behind = self._position < log.end
+        self._opened_at = log.end
         if self._behind:
             checkpoint.indexed_timestamp = self._timestamp
             logger.info(
@@ -142,6 +149,11 @@ class KeyIndex:
         """Up to which physical offset the log is in the index."""
         return self._position
 
+    @property
+    def has_what_was_there(self) -> bool:
+        """Whether all that the log had when it was opened is in the index."""
+        return self._position >= self._opened_at
+
     def find(
         self,
         topic: str,
@@ -150,14 +162,17 @@ class KeyIndex:
         begin: int = 0,
         end: int = 2**63 - 1,
         index_type: str = "",
+        *,
+        settle: bool = True,
     ) -> KeyMatches:
         """The newest messages with a key, stored from ``begin`` to ``end`` (ms, both inclusive).
 
         Times are as exact as the index keeps them: seconds. What was written before the call is
-        found, unless the index is being built anew. It may read from the disk, and take a moment:
-        not for the loop. See IndexService.queryOffset.
+        found, unless the index is being built anew; without ``settle`` what is in the index. It may
+        read from the disk, and take a moment: not for the loop. See IndexService.queryOffset.
         """
-        self._settle()
+        if settle:
+            self._settle()
         walk = Walk(key_hash(topic, key, index_type), max_count, begin, end, _MAX_STEPS)
         with self._lock:
             files = self._files.copy()

@@ -34,6 +34,7 @@ from orbitmq.store.opening import StoreParts, open_parts
 from orbitmq.store.pull import GetResult, get_messages
 from orbitmq.store.recovery import OnRecovery
 from orbitmq.store.times import offset_by_timestamp, stored_at
+from orbitmq.store.unindexed import Unindexed
 from orbitmq.wire.plain_sends import Noted, SendRules, encode_sends
 from orbitmq.wire.record import TRANSACTION_PREPARED, Draft
 
@@ -48,7 +49,8 @@ class MessageStore:
     All methods belong to one thread. ``staged`` is how many messages wait for write(),
     ``directory`` is the store directory, ``config`` its settings, ``cleaner`` what deletes old
     messages and looks after the disk, ``damages`` what opening passed over in the log,
-    ``key_index`` where messages are found by their keys; None: not here (message_index_enable).
+    ``key_index`` where messages are found by their keys, ``unindexed`` those that are not in it
+    yet; None: not here (message_index_enable).
     In a forked child it is closed, without a change to the directory.
     """
 
@@ -87,7 +89,9 @@ class MessageStore:
             parts.log, parts.table, self._queue_flusher, parts.config, clock, ops
         )
         self.key_index: Final = parts.key_index
+        self.unindexed: Unindexed | None = None
         if self.key_index is not None:
+            self.unindexed = Unindexed(self.key_index, parts.log, parts.table)
             self.cleaner.add_listener(self.key_index.delete_before)
             self.add_write_listener(self.key_index.written)
         self.renew(parts.config)

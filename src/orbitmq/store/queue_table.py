@@ -72,6 +72,10 @@ class QueueTable:
             self._ids.setdefault(topic, []).append(queue_id)
         return queue
 
+    def of_topic(self, topic: str) -> list[ConsumeQueue]:
+        """The queues of ``topic``."""
+        return [self.queues[topic, queue_id] for queue_id in self._ids.get(topic, ())]
+
     def all(self) -> list[ConsumeQueue]:
         """The queues there are now; may be called from any thread."""
         return list(self.queues.values())
@@ -111,7 +115,7 @@ class QueueTable:
 
     def remove_topic(self, topic: str) -> bool:
         """Forget a topic's queues; whether there were any. The next flush removes their files."""
-        removed = [self.queues[topic, queue_id] for queue_id in self._ids.get(topic, ())]
+        removed = self.of_topic(topic)
         if removed:
             self._gone.add(self.directory / topic)  # before a queue of that name is made anew
         for queue in removed:

@@ -20,6 +20,7 @@ from orbitmq.wire.properties import TAGS, find_property
 from orbitmq.wire.record import (
     BATCH_HEAD_SIZE,
     LAYOUTS,
+    QUEUE_UNIT,
     BatchItem,
     Draft,
     batch_probe,
@@ -28,7 +29,6 @@ from orbitmq.wire.record import (
 )
 
 _HOSTS_SHIFT: Final = 4
-_UNIT: Final = struct.Struct(">qiq")  # of a consume queue: physical offset, size, tags code
 _LENGTH: Final = struct.Struct(">h")
 _TAGS_MARKER: Final = f"\x02{TAGS}\x01".encode()
 _NUL: Final = b"\0"
@@ -136,7 +136,7 @@ def encode_body(
     NUL, or its record would end behind the limit.
     """
     (magic, queue_id, common, topic), (queue_offset, position, limit) = heads, place
-    pack, pack_unit, crc32 = _packer(len(common)), _UNIT.pack, zlib.crc32
+    pack, pack_unit, crc32 = _packer(len(common)), QUEUE_UNIT.pack, zlib.crc32
     probe, head, length_at, short = batch_probe, BATCH_HEAD_SIZE, _LENGTH.unpack_from, _LENGTH.size
     tags = tags_marker[1:-1].decode() if tags_marker[1:] in body else ""
     pieces: list[bytes] = []

@@ -6,7 +6,6 @@ for more ends the pass, and goes the general way.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -27,6 +26,7 @@ from orbitmq.wire.record import (
     HEADERS,
     HOSTS_V6,
     LAYOUTS,
+    QUEUE_UNIT,
     TRANSACTION_PREPARED,
     hosts_index,
     topic_part,
@@ -37,14 +37,14 @@ KEY_MARK: Final = f"{PAIR_SEPARATOR}{UNIQ_KEY}{NAME_SEPARATOR}"
 TAGS_MARK: Final = f"{PAIR_SEPARATOR}{TAGS}{NAME_SEPARATOR}"
 """What stands before a unique key, and before tags."""
 
-_pack_unit: Final = struct.Struct(">qiq").pack  # physical offset, size, tags code
+_pack_unit: Final = QUEUE_UNIT.pack
 _packers: Final = tuple(header.pack for header in HEADERS)
 _FIXED: Final = tuple(layout.body for layout in LAYOUTS)
 
 _QueueT = TypeVar("_QueueT")
 
 Noted: TypeAlias = tuple[RemotingCommand, bytes, Any]
-"""A request, the host it comes from as records have it, and what its owner wants to remember."""
+"""A request to send, its host as records have it, and what its owner wants to remember."""
 
 
 class SendRules(NamedTuple):
@@ -106,7 +106,8 @@ def encode_sends(
     runs: dict[tuple[str, int], _Run] = {}
     records: list[bytes | memoryview] = []
     answers: list[bytes | None] = []
-    for command, born_host, _ in noted[first:] if first else noted:
+    for number in range(first, len(noted)):
+        command, born_host, _ = noted[number]
         header = command.typed
         if header is None or header.batch or header.sys_flag & TRANSACTION_PREPARED:
             break

@@ -39,6 +39,7 @@ __all__ = [
     "MIN_RECORD_SIZE",
     "MULTI_TAGS",
     "NEED_UNWRAP",
+    "QUEUE_UNIT",
     "RECORD_HEADER",
     "STORE_HOST_V6",
     "TRANSACTION_COMMIT",
@@ -147,6 +148,9 @@ _PROBE: Final = struct.Struct(">iI28xi44xi")  # of IPv4 hosts: size, magic, sysF
 _INT: Final = struct.Struct(">i")
 _SIZE_AND_MAGIC: Final = struct.Struct(">iI")
 _LENGTH: Final = struct.Struct(">h")
+
+QUEUE_UNIT: Final = struct.Struct(">qiq")
+"""A record's entry in its consume queue: physical offset, size, tags code."""
 
 
 class Draft(msgspec.Struct, gc=False):

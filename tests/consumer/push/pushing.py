@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from orbitmq import LitePullConsumer, Producer, PushConsumer
+from orbitmq import AsyncPushConsumer, LitePullConsumer, Producer, PushConsumer
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.consumer.push.listeners import ConsumeStatus
 from orbitmq.message import Message, MessageQueue
@@ -15,6 +16,7 @@ from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.message_view import MessageView
 
+LISTENERS_THREAD = "orbitmq-listeners-readers"
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(4)]
 
 
@@ -53,6 +55,20 @@ def make(broker: EmbeddedBroker, listener: Any = None, **settings: Any) -> PushC
     settings.setdefault("consume_from_where", "CONSUME_FROM_FIRST_OFFSET")
     group = settings.pop("group", "readers")
     return PushConsumer(group, listener, name_server=broker.name_server, **settings)
+
+
+def make_async(broker: EmbeddedBroker, listener: Any = None, **settings: Any) -> AsyncPushConsumer:
+    settings.setdefault("consume_from_where", "CONSUME_FROM_FIRST_OFFSET")
+    return AsyncPushConsumer("readers", listener, name_server=broker.name_server, **settings)
+
+
+async def consume(inbox: Inbox, messages: Sequence[MessageView]) -> None:
+    await asyncio.sleep(0)
+    inbox(messages)
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
 
 
 def send(

@@ -63,6 +63,7 @@ class QueryHandlers:
                 codes.SYSTEM_BUSY,
                 f"{self._running} queries by key are being carried out already: try again",
             )
+        newest = self._queries.newest(query)
         self._running += 1
 
         def done(search: Future[KeyMatches]) -> None:
@@ -73,7 +74,7 @@ class QueryHandlers:
                 connection.send(refusal(command, connection, error))
 
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(None, self._queries.find, query).add_done_callback(done)
+        loop.run_in_executor(None, self._queries.find, query, newest).add_done_callback(done)
         return None
 
     def _found(self, command: RemotingCommand, matches: KeyMatches) -> list[bytes | memoryview]:
