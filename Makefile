@@ -42,10 +42,10 @@ lint: core
 bench: core
 	$(BIN)/python -m benchmarks
 
-# Spark where it runs: spark-submit, a cluster, Spark Connect, a declarative pipeline. Takes minutes.
+# Spark where it runs: the tests of it, and what of them takes too long for `make test`.
 places: core
-	$(PIP) 'pyspark[pipelines]>=4.2,<5'
-	ORBITMQ_PLACES=1 $(BIN)/pytest tests/docs/test_spark_places.py
+	ORBITMQ_PLACES=1 $(BIN)/pytest tests/docs/test_spark_places.py tests/docs/test_spark_pipelines.py \
+	    tests/docs/test_notebook.py
 
 # Says in one line which core runs: plain Python, and why, where the compiled one cannot be built.
 core: $(READY)

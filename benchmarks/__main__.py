@@ -17,8 +17,8 @@ from pathlib import Path
 from benchmarks.brokers import PLAIN, Rival, find_apache
 from benchmarks.growth import SIZES
 from benchmarks.machine import describe
-from benchmarks.results import HEADINGS, PLAIN_HEADINGS, Result, cells, line, markdown
-from benchmarks.subjects import ALONE, BROKERS, RIVALS, SUBJECTS, Options
+from benchmarks.results import Result, cells, headings, line, markdown
+from benchmarks.subjects import ALONE, GROUPS, KAFKA, RIVALS, SUBJECTS, Options
 from orbitmq.compiled import CORE
 
 
@@ -32,9 +32,10 @@ def main() -> None:
     parser.add_argument(
         "subjects",
         nargs="*",
-        choices=[*SUBJECTS, "brokers"],
+        choices=[*SUBJECTS, *GROUPS],
         metavar="subject",
-        help=f"{', '.join(SUBJECTS)}, or brokers for {', '.join(BROKERS)} (default: all)",
+        help=f"{', '.join(SUBJECTS)} (default: all); "
+        + "; ".join(f"{name} for {', '.join(group)}" for name, group in GROUPS.items()),
     )
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3, help="of each comparison")
@@ -68,8 +69,8 @@ def main() -> None:
     described = describe(apache)
     for name, value in described.items():
         print(f"{name}: {value}")
-    words = [*HEADINGS, *PLAIN_HEADINGS] if len(rivals) > 1 else [*HEADINGS]
-    print(line([word if apache else word.replace("Apache", "other") for word in words]))
+    rival = "Kafka" if set(subjects) <= set(KAFKA) else "Apache" if apache else "other"
+    print(line(headings(rival, plain=len(rivals) > 1)))
     results: list[Result] = []
     try:
         for subject in subjects:
@@ -77,7 +78,7 @@ def main() -> None:
                 print(line(cells(result)), flush=True)
                 results.append(result)
     finally:
-        save(described, results)
+        save(described, results, rival)
 
 
 def check(
@@ -95,20 +96,19 @@ def check(
 
 def chosen(names: list[str]) -> list[str]:
     """The subjects that these names stand for, each once; all of them for none."""
-    groups = {"brokers": BROKERS}
-    return list(dict.fromkeys(one for name in names for one in groups.get(name, [name]))) or list(
+    return list(dict.fromkeys(one for name in names for one in GROUPS.get(name, [name]))) or list(
         SUBJECTS
     )
 
 
-def save(described: dict[str, str], results: list[Result]) -> None:
+def save(described: dict[str, str], results: list[Result], rival: str) -> None:
     """Write what was measured, be it all or not."""
     build = Path("build")
     build.mkdir(exist_ok=True)
     whole = {"measured on": described, "results": [vars(result) for result in results]}
     (build / "bench.json").write_text(json.dumps(whole, indent=1))
     machine = "".join(f"- {name}: {value}\n" for name, value in described.items())
-    (build / "bench.md").write_text(f"{machine}\n{markdown(results)}")
+    (build / "bench.md").write_text(f"{machine}\n{markdown(results, rival)}")
 
 
 if __name__ == "__main__":

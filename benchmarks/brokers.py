@@ -19,7 +19,7 @@ from benchmarks.compiled import find_driver
 from benchmarks.frames import send_frame
 from benchmarks.load import OK, call, create_topic
 from benchmarks.plan import QUEUES, Outcome, Plan
-from benchmarks.processes import anonymous_memory, cpu_seconds
+from benchmarks.processes import anonymous_memory, children, cpu_seconds
 from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import NEWEST, ApacheMissingError, ApacheRelease, find_release
 
@@ -148,9 +148,7 @@ def find_apache() -> ApacheRelease | None:
 
 
 def _java_children(parent: int) -> list[int]:
-    lists = [path.read_text().split() for path in Path(f"/proc/{parent}/task").glob("*/children")]
-    children = [int(pid) for pids in lists for pid in pids]
-    return [pid for pid in children if "java" in Path(f"/proc/{pid}/comm").read_text()]
+    return [pid for pid in children(parent) if "java" in Path(f"/proc/{pid}/comm").read_text()]
 
 
 @contextmanager

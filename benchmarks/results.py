@@ -105,10 +105,16 @@ def line(columns: Sequence[str]) -> str:
     )
 
 
-def markdown(results: Sequence[Result]) -> str:
+def headings(rival: str = "Apache", *, plain: bool = False) -> list[str]:
+    """What stands over the columns."""
+    words = [word.replace("Apache", rival) for word in HEADINGS]
+    return [*words, *PLAIN_HEADINGS] if plain else words
+
+
+def markdown(results: Sequence[Result], rival: str = "Apache") -> str:
     """The table as documents have it."""
     columns = max(map(len, map(cells, results)), default=len(HEADINGS))
-    rows = [[*HEADINGS, *PLAIN_HEADINGS][:columns], ["---"] * columns]
+    rows = [headings(rival, plain=True)[:columns], ["---"] * columns]
     rows += [row + [""] * (columns - len(row)) for row in map(cells, results)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.broker_figures import latency_figures, mixed_figures, pull_figures, send_figures
@@ -22,7 +24,7 @@ from benchmarks.timer_figures import timer_figures
 from benchmarks.topics import topic_figures
 from benchmarks.transaction_figures import transaction_figures
 from benchmarks.worker_figures import worker_figures
-from tests.apache.jars import ApacheRelease
+from tests.apache.jars import ApacheMissingError, ApacheRelease
 
 SPARK_ROWS = 1_000_000
 _LONGER = 3
@@ -133,6 +135,33 @@ def _workers(options: Options) -> Iterator[Result]:
     return worker_figures(options.seconds, options.rounds)
 
 
+def _kafka(part: str, options: Options) -> Iterator[Result]:
+    """Our source and sink beside Spark's for Kafka; nothing where Kafka cannot be fetched."""
+    from benchmarks import kafka_figures, kafka_streams
+
+    figures: dict[str, Callable[[int], Iterator[Result]]] = {
+        "kafka-read": kafka_figures.read_figures,
+        "kafka-split": kafka_figures.split_figures,
+        "kafka-write": kafka_figures.write_figures,
+        "kafka-floor": kafka_streams.floor_figures,
+        "kafka-idle": kafka_streams.idle_figures,
+        "kafka-latency": kafka_streams.latency_figures,
+    }
+    try:
+        yield from figures[part](options.rounds)
+    except ApacheMissingError as error:
+        print(f"Without {part}: {error}", file=sys.stderr)
+
+
+KAFKA = (
+    "kafka-read",
+    "kafka-split",
+    "kafka-write",
+    "kafka-floor",
+    "kafka-idle",
+    "kafka-latency",
+)
+"""What is measured beside Spark's Kafka source and sink."""
 SUBJECTS: Mapping[str, Callable[[Options], Iterator[Result]]] = {
     "sends": _sends,
     "sync": _sync,
@@ -153,11 +182,14 @@ SUBJECTS: Mapping[str, Callable[[Options], Iterator[Result]]] = {
     "topics": _topics,
     "periodic": _periodic,
     "workers": _workers,
+    **{part: partial(_kafka, part) for part in KAFKA},
 }
 """All of them, in the order of a run without a choice."""
 BROKERS = ("sends", "sync", "pulls", "mixed")
 """What is measured of the brokers alone."""
 RIVALS = frozenset({*BROKERS, "latency", "connections"})
 """What can be measured of another version of ours, too."""
-ALONE = frozenset({"scaling", "flames", "growth", "spark", "periodic", "workers"})
-"""What is measured of ours only."""
+GROUPS = {"brokers": BROKERS, "kafka": KAFKA}
+"""Names for several of them."""
+ALONE = frozenset({"scaling", "flames", "growth", "spark", "periodic", "workers", *KAFKA})
+"""What is measured without Apache's broker."""

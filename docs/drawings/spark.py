@@ -111,6 +111,47 @@ def listeners() -> Drawing:
     return drawing
 
 
+def decoding() -> Drawing:
+    """Bodies become columns, and what does not decode is kept."""
+    drawing = Drawing(800, 156, "Decoded bodies, and those that cannot be")
+    topic = drawing.box(8, 50, 112, 46, "topic prices", "bytes", kind="broker")
+    decode = drawing.box(180, 50, 108, 46, "decode", "schema", kind="spark")
+    typed = drawing.box(416, 12, 140, 46, "typed columns", "error IS NULL", kind="spark")
+    failed = drawing.box(416, 92, 140, 52, "error", "reason, body, origin", kind="lost")
+    query = drawing.box(656, 12, 136, 46, "your query", kind="yours")
+    dead = drawing.box(656, 92, 136, 52, "topic prices-dead", "same bytes, and why", kind="broker")
+    drawing.arrow(topic.right, decode.left)
+    drawing.arrow(decode.at(1, 0.35), (350, 66), (350, 35), typed.left)
+    drawing.arrow(decode.at(1, 0.65), (350, 80), (350, 118), failed.left)
+    drawing.arrow(typed.right, query.left)
+    drawing.arrow(failed.right, dead.left)
+    drawing.words(606, 110, "dead_letters", anchor="middle", colour=GREY)
+    return drawing
+
+
+def archive() -> Drawing:
+    """A topic as a directory of Parquet files, and a topic again."""
+    drawing = Drawing(800, 178, "A topic to Parquet files, and back")
+    topic = drawing.box(8, 62, 112, 46, "topic", "flights", kind="broker")
+    drawing.frame(226, 8, 348, 162, "flights-archive/")
+    for row, name in enumerate(
+        [
+            "day=2026-11-21/part-00000001.parquet",
+            "day=2026-11-22/part-00000001.parquet",
+            "day=2026-11-22/part-00000002.parquet",
+        ]
+    ):
+        drawing.box(240, 36 + row * 28, 320, 24, name, kind="kept")
+    drawing.words(246, 136, "_archive.json: how far it goes", colour=GREY)
+    drawing.words(246, 156, "_replays/*.json: how far replays came", colour=GREY)
+    again = drawing.box(678, 62, 114, 46, "topic", "flights-again", kind="broker")
+    drawing.arrow(topic.right, (226, 85))
+    drawing.arrow((574, 85), again.left)
+    drawing.words(173, 78, "archive", anchor="middle")
+    drawing.words(626, 78, "replay", anchor="middle")
+    return drawing
+
+
 def places() -> Drawing:
     """One machine, a cluster, Spark Connect."""
     drawing = Drawing(800, 352, "Where Spark and OrbitMQ run")

@@ -23,7 +23,7 @@ fn take<'a>(batch: &mut &'a [u8]) -> Option<Message<'a>> {
 }
 
 #[pyfunction]
-fn encode_body<'py>(
+pub fn encode_body<'py>(
     py: Python<'py>,
     mut body: &[u8],
     heads: Heads,
@@ -56,8 +56,4 @@ fn encode_body<'py>(
         position = end;
     }
     Ok(Some((PyBytes::new(py, &records), PyBytes::new(py, &units), all_properties)))
-}
-
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(encode_body, module)?)
 }

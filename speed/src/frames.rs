@@ -33,7 +33,7 @@ pub fn frame_at(data: &[u8], at: usize, limit: usize) -> Option<Frame> {
 /// See `decode_frames` in `orbitmq/wire/frames.py`.
 #[pyfunction]
 #[pyo3(signature = (data, limit, decode, /))]
-fn decode_frames<'py>(
+pub fn decode_frames<'py>(
     py: Python<'py>,
     data: &[u8],
     limit: usize,
@@ -61,8 +61,4 @@ fn decode_frames<'py>(
         at = frame.end;
     }
     Ok((commands, at))
-}
-
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(decode_frames, module)?)
 }

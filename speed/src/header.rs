@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::json::{number, Reader};
 
-const ONEWAY: i64 = 2;
+pub const ONEWAY: i64 = 2;
 
 /// What of SendMessageRequestHeaderV2 a record needs.
 #[derive(Default)]
@@ -26,12 +26,11 @@ pub struct Header {
 #[pyclass(frozen)]
 pub struct SendCommand {
     #[pyo3(get)]
-    code: Py<PyAny>,
+    code: i64,
     #[pyo3(get)]
-    flag: Py<PyAny>,
+    pub flag: i64,
     #[pyo3(get)]
     pub opaque: i64,
-    pub is_oneway: bool,
     #[pyo3(get)]
     head: Py<PyBytes>,
     #[pyo3(get)]
@@ -88,10 +87,9 @@ pub fn decode(
     })?;
     let required = 1 << 31 | 0xFF; // "a" to "h" must be there
     (reader.is_at_end() && seen & required == required).then_some(SendCommand {
-        code: code?.into_pyobject(py).ok()?.into_any().unbind(),
-        flag: flag.unwrap_or(0).into_pyobject(py).ok()?.into_any().unbind(),
+        code: code?,
+        flag: flag.unwrap_or(0),
         opaque: opaque.unwrap_or(0),
-        is_oneway: flag.is_some_and(|flag| flag & ONEWAY != 0),
         head: PyBytes::new(py, head).unbind(),
         body: PyBytes::new(py, body).unbind(),
         header,

@@ -46,7 +46,7 @@ pub fn find<'a, const N: usize>(mut properties: &'a [u8], markers: &[&[u8]; N]) 
 }
 
 #[pyfunction]
-fn key_entries<'py>(
+pub fn key_entries<'py>(
     py: Python<'py>,
     runs: &Bound<'py, PyList>,
     start: i64,
@@ -93,7 +93,7 @@ fn key_entries<'py>(
 
 /// See `IndexSlots` in `orbitmq/store/index_slots.py`.
 #[pyclass]
-struct IndexSlots {
+pub struct IndexSlots {
     slots: Vec<i32>,
     touched: Vec<u8>,
 }
@@ -169,9 +169,4 @@ impl IndexSlots {
     fn forget_touched(&mut self) {
         self.touched.fill(0);
     }
-}
-
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<IndexSlots>()?;
-    module.add_function(wrap_pyfunction!(key_entries, module)?)
 }

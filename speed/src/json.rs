@@ -55,12 +55,9 @@ impl<'a> Reader<'a> {
             }
             self.take(b'\\')?;
             let escaped = self.escaped()?;
-            if matches!(text, Cow::Borrowed(_)) {
-                let mut owned = String::with_capacity(text.len() + self.rest.len());
-                owned.push_str(&text);
-                text = Cow::Owned(owned);
-            }
-            text.to_mut().push(escaped);
+            let owned = text.to_mut();
+            owned.reserve(self.rest.len()); // which is enough for all that is escaped
+            owned.push(escaped);
         }
     }
 

@@ -13,9 +13,6 @@ mod pull;
 mod record;
 mod send;
 
-/// Changes whenever a function's arguments or result do: OrbitMQ uses no core of another number.
-const INTERFACE: u32 = 1;
-
 /// The `N` bytes at `at`; an error where there are not as many.
 fn part<const N: usize>(data: &[u8], at: usize) -> PyResult<[u8; N]> {
     let bytes = data.get(at..).and_then(|rest| rest.first_chunk::<N>());
@@ -32,11 +29,14 @@ fn rows<const N: usize>(data: &[u8]) -> PyResult<&[[u8; N]]> {
 }
 
 #[pymodule]
-pub fn orbitmq_speed(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("INTERFACE", INTERFACE)?;
-    batch::register(module)?;
-    frames::register(module)?;
-    index::register(module)?;
-    pull::register(module)?;
-    send::register(module)
+pub mod orbitmq_speed {
+    #[pymodule_export]
+    use crate::{
+        batch::encode_body, frames::decode_frames, index::key_entries, index::IndexSlots,
+        pull::neighbours, send::encode_sends,
+    };
+
+    /// Changes whenever a function's arguments or result do: OrbitMQ uses no core of another number.
+    #[pymodule_export]
+    const INTERFACE: u32 = 1;
 }

@@ -8,7 +8,7 @@ use crate::{part, rows};
 type Records<'py> = (Bound<'py, PyList>, i64, i64);
 
 #[pyfunction]
-fn neighbours<'py>(
+pub fn neighbours<'py>(
     py: Python<'py>,
     view: &Bound<'py, PyAny>,
     base: i64,
@@ -44,8 +44,4 @@ fn neighbours<'py>(
     }
     add(start, stop)?;
     Ok(Some((slices, count, taken)))
-}
-
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(neighbours, module)?)
 }

@@ -1,13 +1,13 @@
 //! Plain messages: from requests to records and answers. See `orbitmq/wire/plain_sends.py`.
 
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::header::{Header, SendCommand};
+use crate::header::{Header, SendCommand, ONEWAY};
 use crate::index::{find, hash};
 use crate::record::{topic_part, Head};
 
@@ -30,11 +30,8 @@ fn read(text: &str, rules: &Rules) -> Option<(Vec<u8>, Vec<u8>, i32)> {
         stored.push(separator);
     }
     let [key, tags] = find(&stored, &[key_mark.as_bytes(), tags_mark.as_bytes()]);
-    // Names of properties, and so what is special, begin with a capital.
-    let is_special = |rest: &[u8]| special.iter().any(|mark| rest.starts_with(mark.as_bytes()));
-    let mut rests =
-        (0..stored.len()).map(|at| &stored[at..]).filter(|rest| rest[0].is_ascii_uppercase());
-    if key.is_empty() || !key.iter().all(u8::is_ascii_alphanumeric) || rests.any(is_special) {
+    let is_special = special.iter().any(|mark| text.contains(mark));
+    if key.is_empty() || !key.iter().all(u8::is_ascii_alphanumeric) || is_special {
         return None;
     }
     let (key, tags_code) = (key.to_vec(), hash(0, tags) as i32);
@@ -57,22 +54,15 @@ fn common(header: &Header, bits: i32, born_host: &[u8], store: (i64, &[u8])) -> 
     common
 }
 
-/// A topic's queues, its bits in sysFlag, and what its records have of it.
-type Topic = Option<(i32, i32, u32, Vec<u8>)>;
-
-fn look_up(find_topic: &Bound<PyAny>, name: &str) -> PyResult<Topic> {
-    let found = find_topic.call1((name,))?.extract::<Option<(i32, i32)>>()?;
-    Ok(found
-        .zip(topic_part(name))
-        .map(|((queues, bits), (magic, part))| (queues, bits, magic, part)))
-}
+/// A topic's queues and its bits in sysFlag, and what its records have of it.
+type Topic = Option<((i32, i32), (u32, Vec<u8>))>;
 
 type Encoded<'py> = (Bytes<'py>, Bound<'py, PyList>, Vec<Run<'py>>);
 
 #[pyfunction]
 #[pyo3(signature = (noted, first, rules, find_topic, find_queue, store_timestamp, position, limit, /))]
 #[allow(clippy::too_many_arguments)]
-fn encode_sends<'py>(
+pub fn encode_sends<'py>(
     py: Python<'py>,
     noted: &Bound<'py, PyList>,
     first: usize,
@@ -92,10 +82,14 @@ fn encode_sends<'py>(
         let (command, host) = (item.get_item(0)?, item.get_item(1)?);
         let Ok(command) = command.cast::<SendCommand>().map(|command| command.get()) else { break };
         let (header, body) = (&command.header, command.body.as_bytes(py));
-        if !topics.contains_key(&header.topic) {
-            topics.insert(header.topic.clone(), look_up(find_topic, &header.topic)?);
-        }
-        let Some(Some((queues, bits, magic, topic))) = topics.get(&header.topic) else { break };
+        let topic = match topics.entry(header.topic.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let found: Option<_> = find_topic.call1((&*header.topic,))?.extract()?;
+                unknown.insert(found.zip(topic_part(&header.topic)))
+            }
+        };
+        let Some(((queues, bits), (magic, topic))) = topic else { break };
         let is_plain = !header.is_batch
             && header.sys_flag & TRANSACTION_PREPARED == 0
             && (0..*queues).contains(&header.queue_id)
@@ -105,8 +99,7 @@ fn encode_sends<'py>(
         else {
             break;
         };
-        let queue = (header.topic.clone(), header.queue_id);
-        let place = places.get(&queue).copied().unwrap_or(runs.len());
+        let place = *places.entry((header.topic.clone(), header.queue_id)).or_insert(runs.len());
         if place == runs.len() {
             let (found, next) = find_queue.call1((&*header.topic, header.queue_id))?.extract()?;
             runs.push((found, next, position, 0, Vec::new(), PyList::empty(py)));
@@ -122,13 +115,12 @@ fn encode_sends<'py>(
         };
         let parts = (body, &topic[..], &properties[..]);
         let Some(end) = head.write((&mut records, &mut run.4), parts, tags_code, limit) else {
-            runs.truncate(places.len());
+            runs.retain(|run| run.3 > 0);
             break;
         };
-        places.insert(queue, place);
         run.3 += end - position;
         run.5.append(PyBytes::new(py, &properties))?;
-        if command.is_oneway {
+        if command.flag & ONEWAY != 0 {
             answers.append(py.None())?;
         } else {
             let numbers = [position, header.queue_id.into(), head.queue_offset, command.opaque];
@@ -181,8 +173,4 @@ fn digits<const BASE: u64>(text: &mut Vec<u8>, number: i64, least: usize) {
         rest /= BASE;
     }
     text.extend(&digits[at..]);
-}
-
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(encode_sends, module)?)
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 NEWEST = "5.5.0"
 OLDEST = "4.9.7"
@@ -61,15 +61,25 @@ def find_release(version: str = NEWEST) -> ApacheRelease:
     Raises:
         ApacheMissingError: no JDK, no Maven, or Maven could not fetch the jars.
     """
-    java, javac = _program("java"), _program("javac")
-    directory = _cache_directory() / version
+    java, javac = find_program("java"), find_program("javac")
+    lib = find_jars(POM, Path("apache") / version, f"-Drocketmq.version={version}")
+    return ApacheRelease(version, lib, java, javac)
+
+
+def find_jars(pom: Path, name: Path, *settings: str) -> Path:
+    """The directory with the jars that ``pom`` names; ``name`` is its place in the cache.
+
+    Raises:
+        ApacheMissingError: they are not there yet, and cannot be fetched.
+    """
+    directory = _cache_directory() / name
     lib = directory / "lib"
     if not lib.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         with exclusive(directory):
             if not lib.is_dir():
-                _fetch(version, lib)
-    return ApacheRelease(version, lib, java, javac)
+                _fetch(pom, settings, lib)
+    return lib
 
 
 @contextmanager
@@ -82,20 +92,21 @@ def exclusive(directory: Path) -> Iterator[None]:
 
 def _cache_directory() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "orbitmq" / "apache"
+    return Path(base) / "orbitmq"
 
 
-def _program(name: str) -> str:
+def find_program(name: str) -> str:
+    """Where a program of the JDK or Maven is. Raises ApacheMissingError."""
     found = shutil.which(name)
     if found is None:
         raise ApacheMissingError(f"{name} is not on the PATH: install a JDK (17) and Maven")
     return found
 
 
-def _fetch(version: str, lib: Path) -> None:
+def _fetch(pom: Path, settings: Sequence[str], lib: Path) -> None:
     command = [
-        *(_program("mvn"), "--quiet", "--batch-mode", "--file", str(POM)),
-        f"-Drocketmq.version={version}",
+        *(find_program("mvn"), "--quiet", "--batch-mode", "--file", str(pom)),
+        *settings,
         "dependency:copy-dependencies",
     ]
     with tempfile.TemporaryDirectory(dir=lib.parent, prefix=".fetch-") as directory:
@@ -109,6 +120,7 @@ def _fetch(version: str, lib: Path) -> None:
         )
         if done.returncode != 0:
             raise ApacheMissingError(
-                f"Maven could not fetch Apache RocketMQ {version}:\n{done.stdout[-2000:]}"
+                f"Maven could not fetch what {pom} names {' '.join(settings)}:\n"
+                f"{done.stdout[-2000:]}"
             )
         fetched.rename(lib)

@@ -104,4 +104,4 @@ def test_what_is_missing_is_named(
     main(["pipeline", "init", str(tmp_path / "shop")])
     monkeypatch.setattr(pipeline, "find_spec", lambda name: None if name == "grpc" else True)
     assert main(["pipeline", "run", str(tmp_path / "shop")]) == 2
-    assert "grpc is not installed: pip install 'pyspark[pipelines]'" in capsys.readouterr().err
+    assert "grpc is not installed: pip install 'orbitmq[pipelines]'" in capsys.readouterr().err

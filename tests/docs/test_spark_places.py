@@ -1,145 +1,153 @@
-"""The commands of docs/spark-clusters.md and docs/spark-pipelines.md, in shells of their own.
-
-They take minutes, so they run only when asked for: ``make places``.
-"""
+"""The commands of docs/spark-clusters.md, in shells of a user who has no Java and sets nothing."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import shlex
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import orbitmq
 from orbitmq import EmbeddedBroker, Message, Producer
-from orbitmq.cli import main
+from tests.docs.shells import Shell, can_connect, free_port
 from tests.docs.snippets import ADDRESS, snippet
+from tests.patience import eventually
 from tests.spark.topics import stored
 
 CLUSTERS = "docs/spark-clusters.md"
-PIPELINES = "docs/spark-pipelines.md"
 
-asked_for = pytest.mark.skipif("ORBITMQ_PLACES" not in os.environ, reason="runs by make places")
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+DEFAULTS = """
+spark.driver.bindAddress 127.0.0.1
+spark.driver.host 127.0.0.1
+spark.driver.memory 600m
+spark.executor.memory 500m
+spark.sql.shuffle.partitions 1
+spark.ui.enabled false
+"""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
+    """One with six flights."""
     with EmbeddedBroker() as running:
+        with Producer("places", name_server=running.name_server) as producer:
+            for number in range(6):
+                producer.send(Message("flights", b"-", tags="UA" if number % 2 else "AA"))
         yield running
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def in_shell(commands: str, directory: Path) -> str:
-    """What ``commands`` print; what they leave running is ended."""
-    home = Path(sys.executable).parent
-    packages = [
-        str(Path(orbitmq.__file__).parents[1]),
-        *os.environ.get("PYTHONPATH", "").split(":"),
-    ]
-    environment = {
-        **os.environ,
-        "PATH": f"{home}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(filter(None, packages)),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    output = directory / "output"
-    with output.open("w") as file:
-        shell = subprocess.Popen(
-            ["bash", "-ec", commands],
-            cwd=directory,
-            env=environment,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            code = shell.wait(300)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(shell.pid, signal.SIGTERM)
-    assert code == 0, output.read_text()[-3000:]
-    return output.read_text()
-
-
-@asked_for
-@pytest.mark.parametrize(
-    ("containing", "port"),
-    [("spark-submit --master 'local", ""), ("deploy.worker.Worker", "7077"), ("sc://", "15002")],
-    ids=["submit", "standalone", "connect"],
-)
-def test_a_place(containing: str, port: str, broker: EmbeddedBroker, tmp_path: Path) -> None:
-    commands = snippet(CLUSTERS, containing, "sh")
-    if port:
-        own = str(free_port())
-        commands = commands.replace(port, own).replace(
-            "--master 'local[2]' spark", f"--conf spark.connect.grpc.binding.port={own} spark"
-        )
-    if "sc://" in commands:
-        pytest.importorskip("grpc")
-    with Producer("places", name_server=broker.name_server) as producer:
-        for number in range(6):
-            producer.send(Message("flights", b"-", tags="UA" if number % 2 else "AA"))
+def shell_in(directory: Path, broker: EmbeddedBroker, **settings: object) -> Shell:
+    """A shell whose Spark stays small, and where the page's program is."""
+    lines = [f"{name.replace('_', '.')} {value}" for name, value in settings.items()]
+    conf = directory / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("\n".join([DEFAULTS, *lines]))
     program = snippet(CLUSTERS, "groupBy").replace(ADDRESS, broker.name_server)
-    (tmp_path / "flights.py").write_text(program)
-    printed = in_shell(commands, tmp_path)
-    assert "|  UA|    3|" in printed
+    (directory / "flights.py").write_text(program)
+    return Shell(
+        directory,
+        SPARK_CONF_DIR=str(conf),
+        SPARK_MASTER_WEBUI_PORT="0",
+        SPARK_WORKER_WEBUI_PORT="0",
+        SPARK_WORKER_DIR=str(directory / "work"),
+    )
+
+
+def check(printed: str) -> None:
+    assert "|  UA|    3|" in printed, printed[-4000:]
     assert "|  AA|    3|" in printed
 
 
-def test_a_pipeline_is_written_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    install, init, run = snippet(PIPELINES, "pipeline init", "sh").splitlines()
-    assert install.startswith("pip install")
-    assert run == "orbitmq pipeline run shop"
-    assert main(shlex.split(init)[1:]) == 0
-    assert (tmp_path / "shop" / "spark-pipeline.yml").is_file()
+# A cluster is submitted to as well: this one by itself is run by `make places` alone.
+@pytest.mark.skipif("ORBITMQ_PLACES" not in os.environ, reason="runs by make places")
+def test_spark_submit(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    check(shell_in(tmp_path, broker).run(snippet(CLUSTERS, "spark-submit --master 'local", "sh")))
 
 
-@asked_for
-def test_each_run_of_a_pipeline_takes_what_is_new(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_cluster_of_two_workers(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    commands = snippet(CLUSTERS, "deploy.worker.Worker", "sh")
+    check(shell_in(tmp_path, broker).run(commands.replace("7077", str(free_port()))))
+
+
+@pytest.fixture(scope="module")
+def connect(
+    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str]]:
+    """A server of Spark Connect; the page's command for a client, and the address in it."""
     pytest.importorskip("grpc")
+    directory, port = tmp_path_factory.mktemp("connect"), free_port()
+    settings = {"spark_connect_grpc_binding_address": "127.0.0.1"}
+    server = shell_in(directory, broker, spark_connect_grpc_binding_port=port, **settings)
+    commands, client = snippet(CLUSTERS, "sc://", "sh").strip().rsplit("\n", 1)
+    with server.running(f"{commands}\nwait %+") as process:
+        eventually(
+            lambda: can_connect(port) or process.poll() is not None,
+            "the server",
+            lambda: server.output.read_text()[-4000:],
+        )
+        assert process.poll() is None, server.output.read_text()[-4000:]
+        yield client.replace("15002", str(port)), f"sc://127.0.0.1:{port}"
 
-    def send(*bodies: str) -> None:
-        with Producer("places", name_server=broker.name_server) as producer:
-            for body in bodies:
-                producer.send(Message("orders", body.encode()))
 
-    def order(number: int, customer: str, amount: float, time: str) -> str:
-        at = f"2026-01-01T{time}Z"
-        return json.dumps({"id": f"{number}", "customer": customer, "amount": amount, "at": at})
+def test_spark_connect(broker: EmbeddedBroker, connect: tuple[str, str], tmp_path: Path) -> None:
+    check(shell_in(tmp_path, broker).run(connect[0]))
 
-    def results() -> list[str]:
-        found = stored(broker, "orders-totals").values()
-        return sorted(view.body.decode() for views in found for view in views)
 
-    _, init, run = snippet(PIPELINES, "pipeline init", "sh").splitlines()
-    commands = f"python -m orbitmq.cli {run.removeprefix('orbitmq ')}"
-    first = f"python -m orbitmq.cli {init.removeprefix('orbitmq ')}\n{commands}"
-    bad = order(3, "b", -1, "10:00:30")
-    send(order(1, "a", 5, "10:00:00"), order(2, "a", 7, "10:00:30"), bad, "nonsense")
-    send(order(4, "b", 3, "12:00:30"))
-    in_shell(first.replace(ADDRESS, broker.name_server), tmp_path)
-    a = '{"customer":"a","minute":"2026-01-01T10:00:00.000Z","amount":12.0}'
-    assert results() == [a]
-    rejected = [view for views in stored(broker, "orders-rejected").values() for view in views]
-    why = {view.body.decode(): view.properties["broken"] for view in rejected}
-    everything = "is JSON with an id; has a time; amount is positive"
-    assert why == {bad: "amount is positive", "nonsense": everything}
-    send(order(5, "c", 2, "15:00:30"))
-    in_shell(commands, tmp_path)
-    b = '{"customer":"b","minute":"2026-01-01T12:00:00.000Z","amount":3.0}'
-    assert results() == [a, b]
+LISTENING = """
+import sys
+from pyspark.sql import SparkSession
+from orbitmq.spark import process
+
+name_server, written, checkpoint = sys.argv[1:]
+
+class Hook:
+    def consume_message_before(self, context):
+        note("before")
+    def consume_message_after(self, context):
+        note("after")
+
+def note(line):
+    with open(written, "a") as file:
+        file.write(line + "\\n")
+
+def listener(messages, context):
+    context.delay_level_when_next_consume = -1  # to the dead letters
+    note(messages[0].body.decode())
+    return messages[0].body != b"bad"
+
+spark = SparkSession.builder.getOrCreate()
+reader = spark.readStream.format("rocketmq").option("nameServer", name_server)
+stream = reader.option("topic", "mails").option("startingOffsets", "earliest").load()
+def run():
+    running = process(
+        stream, listener, group="mailers", checkpoint=checkpoint, hooks=[Hook()],
+        trigger={"availableNow": True}, name_server=name_server,
+    )
+    print("before:", running.consume_status("mails").consume_failed_msgs)
+    running.query.awaitTermination()
+    status = running.consume_status("mails")
+    print("failed:", status.consume_failed_msgs, "succeeded:", status.consume_ok_tps > 0)
+run()
+run()
+"""
+
+
+def test_listeners_are_counted_with_spark_connect(
+    broker: EmbeddedBroker, connect: tuple[str, str], tmp_path: Path
+) -> None:
+    with Producer("mails", name_server=broker.name_server) as producer:
+        for body in (b"good", b"bad", b"better"):
+            producer.send(Message("mails", body))
+    (tmp_path / "listening.py").write_text(LISTENING)
+    places = f"{tmp_path / 'written'} {tmp_path / 'checkpoint'}"
+    printed = shell_in(tmp_path, broker).run(
+        f"SPARK_REMOTE={connect[1]} python listening.py {broker.name_server} {places}"
+    )
+    assert "before: 0\nfailed: 1 succeeded: True\n" in printed
+    assert "before: 0\nfailed: 0 succeeded: False\n" in printed
+    lines = (tmp_path / "written").read_text().split()
+    assert sorted(lines) == ["after"] * 3 + ["bad"] + ["before"] * 3 + ["better", "good"]
+    dead = [view.body for views in stored(broker, "%DLQ%mailers").values() for view in views]
+    assert dead == [b"bad"]

@@ -38,6 +38,7 @@ LOG: Final = memoryview(b"".join(number.to_bytes(2) for number in range(2000)))
 HEADS: Final = 0xDAA320A7, 3, bytes(range(44)), b"\x06orders"
 """Magic, queue id, what the records of a batch have in common, the topic."""
 SEND: Final = RequestCode.SEND_MESSAGE_V2
+SENDS: Final = {RequestCode.SEND_MESSAGE, SEND, RequestCode.SEND_BATCH_MESSAGE}
 LIMIT: Final = 4096
 """Of a frame: a longer one is impossible."""
 HOST: Final = bytes([10, 0, 0, 1, 0, 0, 42, 159])
@@ -125,8 +126,8 @@ class Fuzzer:
     def _encode(self, commands: list[Any], wanted: list[Any]) -> list[Any]:
         """What queues get of the commands; each that is not plain is passed over."""
         plain, compiled = TWINS[encode_sends.__name__]
-        noted = [(command, HOST, None) for command in commands]
-        python = [(command, HOST, None) for command in wanted]
+        noted = [(command, HOST, None) for command in commands if command.code in SENDS]
+        python = [(command, HOST, None) for command in wanted if command.code in SENDS]
         runs: list[Any] = []
         first = 0
         while first < len(noted):

@@ -91,8 +91,9 @@ async def play(seed: int, directory: Path) -> None:
 
 async def take(step: Step, clock: ManualClock, server: BrokerServer, clients: list[Client]) -> None:
     """One step, and the end of its turn; what is done beside the loop is done before time moves."""
-    if step.advance_ms:
+    if step.advance_ms or step.waits:  # queries are waited for, which tell how far the index is
         settle(server.broker)
+    if step.advance_ms:
         clock.advance(step.advance_ms)
         server.run_due()
     before = len(clients[step.reads[0][0]].got) if step.waits else 0

@@ -15,7 +15,7 @@ from orbitmq.spark.options import ReadOptions, read_options
 from orbitmq.spark.planner import StreamPlanner
 from orbitmq.spark.reader import RocketMQReader
 from orbitmq.spark.schema import READ_SCHEMA
-from orbitmq.spark.topic import DISCOVERY_SECONDS
+from orbitmq.spark.topic_queues import DISCOVERY_SECONDS
 from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.headers import TopicRequestHeader, UpdateConsumerOffsetRequestHeader

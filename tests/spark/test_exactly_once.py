@@ -173,7 +173,9 @@ def test_what_is_decided_is_finished_by_who_answers_the_broker(
 ) -> None:
     """The driver is gone for good between its decision and its last commit."""
     monkeypatch.setattr(check_backs, "TAKE_OVER_MS", 0)
-    with EmbeddedBroker(transaction_timeout_ms=1, transaction_check_interval_ms=20) as broker:
+    with EmbeddedBroker(
+        transaction_timeout_ms=1, transaction_check_interval_ms=20, transaction_check_max=1_000_000
+    ) as broker:
         topic = Topic(broker)
         query = Query(
             monkeypatch, nameServer=broker.name_server, topic=topic.name,

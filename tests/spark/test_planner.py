@@ -298,18 +298,20 @@ def test_however_many_queues_have_nothing_new_a_plan_takes_two_requests(
     broker: EmbeddedBroker,
 ) -> None:
     asked: list[int] = []
-    take = BlockingConnection.send
+    ask = BlockingConnection.exchange
 
-    def send(self: BlockingConnection, code: int, header: Fields = None, body: bytes = b"") -> int:
-        asked.append(code)
-        return take(self, code, header, body)
+    def exchange(
+        self: BlockingConnection, requests: list[tuple[int, Fields, bytes]], **how: int
+    ) -> list[RemotingCommand]:
+        asked.extend(code for code, _, _ in requests)
+        return ask(self, requests, **how)
 
     topic = Topic(broker, queues=500)
     topic.send("a")
     planner = topic.planner()
     start = planner.latest_offset({"initial": "earliest"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlockingConnection, "send", send)
+        patch.setattr(BlockingConnection, "exchange", exchange)
         assert planner.latest_offset(start) is start
     assert asked == [RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_TOPIC_STATS_INFO]
 

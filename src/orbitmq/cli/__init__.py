@@ -38,15 +38,17 @@ class _Version(argparse.Action):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit code: 0, its own, or 2 for what cannot be done as asked."""
-    from orbitmq.cli import archive, broker, pipeline, simulate, store
+    from orbitmq.cli import answer_checks, archive, broker, pipeline, simulate, spark_env, store
 
     parser = _Parser(prog="orbitmq", description="RocketMQ for Python.", allow_abbrev=False)
     parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    answer_checks.add_parser(commands)
     archive.add_parser(commands)
     broker.add_parser(commands)
     pipeline.add_parser(commands)
     simulate.add_parser(commands)
+    spark_env.add_parser(commands)
     store.add_parser(commands)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:

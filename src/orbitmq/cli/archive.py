@@ -71,7 +71,7 @@ def add_parser(commands: Any) -> None:
 
 def run_archive(options: argparse.Namespace) -> None:
     """Archive, and say how much. Raises OrbitMQError when it cannot be done."""
-    _check_extra()
+    check_extra()
     from orbitmq.spark import archive
 
     try:
@@ -92,7 +92,7 @@ def run_archive(options: argparse.Namespace) -> None:
 
 def run_replay(options: argparse.Namespace) -> None:
     """Replay, and say how much. Raises OrbitMQError when it cannot be done."""
-    _check_extra()
+    check_extra()
     from orbitmq.spark import replay
 
     with progress("replaying") as on_progress:
@@ -110,7 +110,8 @@ def run_replay(options: argparse.Namespace) -> None:
     print(f"replayed {done.messages:,} messages{found}")
 
 
-def _check_extra() -> None:
+def check_extra() -> None:
+    """Raise OrbitMQError where a package of the extra ``spark`` is missing."""
     for name in ("pyarrow", "pyspark"):
         if find_spec(name) is None:
             raise OrbitMQError(f"{name} is not installed: pip install 'orbitmq[spark]'")

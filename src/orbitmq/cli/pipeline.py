@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from orbitmq.cli.spark_env import missing_environment
 from orbitmq.errors import ConfigError, OrbitMQError
 from orbitmq.names import check_group, check_topic
 
@@ -111,19 +112,16 @@ def run_project(options: argparse.Namespace) -> int:
         raise ConfigError("DIR", str(directory), f"a project: it has a file {SPEC}")
     for module in ("pyspark", "grpc", "grpc_status", "yaml"):
         if find_spec(module) is None:
-            raise OrbitMQError(f"{module} is not installed: pip install 'pyspark[pipelines]'")
-    from orbitmq.spark import provide_java
-
-    provide_java()
+            raise OrbitMQError(f"{module} is not installed: pip install 'orbitmq[pipelines]'")
     beside = Path(sys.executable).with_name("spark-pipelines")
     command = str(beside) if beside.exists() else shutil.which("spark-pipelines")
     if command is None:
-        raise OrbitMQError("there is no command spark-pipelines: pip install 'pyspark[pipelines]'")
+        raise OrbitMQError("there is no command spark-pipelines: pip install 'orbitmq[pipelines]'")
     arguments = ["dry-run" if options.dry_run else "run", "--spec", SPEC]
     if options.full_refresh_all and not options.dry_run:
         arguments.append("--full-refresh-all")
     conf = {"SPARK_CONF_DIR": str((directory / "conf").resolve())}
-    environment = {"PYSPARK_PYTHON": sys.executable, **conf, **os.environ}
+    environment = {**conf, **os.environ, **missing_environment()}
     return subprocess.run(  # noqa: S603 - Spark's own command
         [command, *arguments], cwd=directory, env=environment, check=False
     ).returncode

@@ -2,7 +2,8 @@
 
 Spark finds the format by itself wherever this package is installed; nothing is registered and
 nothing here need be imported. Importing this package finds a Java for Spark where the machine has
-none (see :func:`orbitmq.spark.java.provide_java`), and gives :func:`local_session`::
+none (see :func:`orbitmq.spark.java.provide_java`), has its workers run the Python of this process
+(:func:`orbitmq.spark.python.provide_python`), and gives :func:`local_session`::
 
     from orbitmq.spark import local_session
 
@@ -24,6 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from orbitmq.spark.java import provide_java
+from orbitmq.spark.python import provide_python
 from orbitmq.spark.session import local_session
 
 if TYPE_CHECKING:
@@ -77,3 +79,4 @@ def __getattr__(name: str) -> Any:
 
 
 provide_java()
+provide_python()

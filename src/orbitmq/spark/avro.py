@@ -84,9 +84,8 @@ def avro_type(schema: str) -> StructType:
 @cache
 def avro_decoder(schema: str) -> Decoder:
     """Decodes a body; raises ValueError, or an error of fastavro's, when it is no such record."""
-    from fastavro import schemaless_reader
-
     parsed, ready = _parsed(schema), _conversion(avro_type(schema))
+    from fastavro import schemaless_reader
 
     def decode(body: bytes) -> dict[str, Any]:
         stream = BytesIO(body)
@@ -105,7 +104,7 @@ def _parsed(schema: str) -> Any:
         from fastavro.schema import SchemaParseException, UnknownType
     except ImportError as error:
         raise ConfigError(
-            "format", "avro", "install fastavro for it: pip install fastavro"
+            "format", "avro", "it needs fastavro: pip install 'orbitmq[avro]'"
         ) from error
     try:
         return parse_schema(_plain(json.loads(schema)))

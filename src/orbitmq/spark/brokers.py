@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from orbitmq.errors import BrokerError, NetworkError
 from orbitmq.net.blocking import OPEN, Access
-from orbitmq.spark.topic import fetch_route
+from orbitmq.spark.routes import fetch_route
 from orbitmq.wire.bodies import MASTER_ID
 
 log = logging.getLogger("orbitmq.spark")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any, Final, Unpack
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, Unpack
 from urllib.parse import unquote
 
 from orbitmq.blocking.transaction_producer import TransactionProducer
@@ -19,8 +20,8 @@ from orbitmq.producer.local_transactions import LocalTransactionState
 from orbitmq.spark.cluster import ClusterSettings, cluster_of
 from orbitmq.spark.decisions import Decision, Decisions
 from orbitmq.spark.half_messages import WRITE_PROPERTY
-from orbitmq.spark.ledger import Ledger
-from orbitmq.spark.topic import fetch_route, master_addresses
+from orbitmq.spark.ledger import LEDGER_TOPIC, Ledger
+from orbitmq.spark.routes import fetch_route, master_addresses
 from orbitmq.spark.write_options import PRODUCER_GROUP, WriteOptions
 from orbitmq.wire.message_view import MessageView
 
@@ -29,6 +30,7 @@ log = logging.getLogger("orbitmq.spark")
 TAKE_OVER_MS: Final = 60_000
 """How long after its decision a write is taken for one whose driver is gone."""
 BROKER_WAIT_MS: Final = 5_000
+OnAnswer: TypeAlias = Callable[[str, LocalTransactionState], None]
 _REMEMBERED: Final = 10_000
 
 
@@ -40,8 +42,15 @@ class CheckBacks:
     write is done, or decided without the message, and UNKNOWN until then.
     """
 
-    def __init__(self, options: WriteOptions, *, take_over_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        options: WriteOptions,
+        *,
+        take_over_ms: int | None = None,
+        on_answer: OnAnswer | None = None,
+    ) -> None:
         self._options = options
+        self._on_answer = on_answer
         self._take_over_ms = TAKE_OVER_MS if take_over_ms is None else take_over_ms
         self._done: set[str] = set()
         self._one_at_a_time = threading.Lock()
@@ -53,7 +62,10 @@ class CheckBacks:
             log.warning("half message %s is of no Spark write", message.message_id)
             return LocalTransactionState.UNKNOWN
         with self._one_at_a_time:
-            return self._answer(message.topic, scope, tag)
+            answer = self._answer(message.topic, scope, tag)
+        if self._on_answer is not None:
+            self._on_answer(unquote(scope), answer)
+        return answer
 
     def _answer(self, topic: str, scope: str, tag: str) -> LocalTransactionState:
         if scope in self._done:
@@ -86,7 +98,11 @@ class CheckBacks:
 
 
 def answer_checks(
-    group: str = PRODUCER_GROUP, **settings: Unpack[ClusterSettings]
+    group: str = PRODUCER_GROUP,
+    *,
+    take_over_ms: int | None = None,
+    on_answer: OnAnswer | None = None,
+    **settings: Unpack[ClusterSettings],
 ) -> TransactionProducer:
     """A producer that answers brokers about half messages of exactly_once writes while it runs.
 
@@ -95,17 +111,29 @@ def answer_checks(
         with answer_checks(name_server="127.0.0.1:9876"):
             query.awaitTermination()
 
-    It may run anywhere, beside the driver or as a process of its own; several may. ``group`` is the
-    option group of the writes. What was decided and not finished for a minute, because the driver
-    is gone, it commits. ``settings`` say which cluster is meant, as those of clients.
+    It may run anywhere, beside the driver or as a process of its own (``orbitmq answer-checks``);
+    several may. ``settings`` say which cluster is meant, as those of clients.
+
+    Args:
+        group: the option group of the writes.
+        take_over_ms: what was decided and not finished for so long, because the driver is gone, it
+            commits. Default: a minute.
+        on_answer: called with the name of the write and each answer, in a thread of the producer's.
+        settings: of the cluster.
+
+    Raises:
+        ConfigError: a setting may not be.
     """
     cluster = cluster_of(settings)
+    # Notes are in no namespace, and where they are, brokers may ask.
+    full_group = cluster.namespace.wrap(group)
+    given: dict[str, Any] = dict(settings) | {"namespace": "", "topics": [LEDGER_TOPIC]}
     options = WriteOptions(
         name_servers=cluster.name_servers,
-        namespace=settings.get("namespace"),
-        group=group,
+        namespace=cluster.namespace.name,
+        group=full_group,
         access=cluster.access,
         broker_wait_ms=BROKER_WAIT_MS,
     )
-    given: dict[str, Any] = dict(settings)
-    return TransactionProducer(group, check_local_transaction=CheckBacks(options), **given)
+    checks = CheckBacks(options, take_over_ms=take_over_ms, on_answer=on_answer)
+    return TransactionProducer(full_group, check_local_transaction=checks, **given)

@@ -34,7 +34,7 @@ from orbitmq.spark.patience import Patience, patiently
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
 from orbitmq.spark.queue_ends import queue_ends
-from orbitmq.spark.topic import fetch_route, master_addresses
+from orbitmq.spark.routes import fetch_route, master_addresses
 from orbitmq.spark.write_options import WriteOptions
 from orbitmq.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueues
 from orbitmq.wire.headers import EndTransactionRequestHeader

@@ -12,21 +12,20 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from orbitmq.client.namespace import Namespace
-from orbitmq.clock import SYSTEM_CLOCK, elapsed_ms
 from orbitmq.codes import RequestCode
 from orbitmq.consumer.config import PushConfig, PushSettings, make_consumer_config
 from orbitmq.consumer.hooks import ConsumeMessageHook
-from orbitmq.consumer.push.consume_stats import ConsumeStats
 from orbitmq.consumer.push.listeners import Listener, ListenerFunction
 from orbitmq.errors import ConfigError, NetworkError, TopicNotFoundError
 from orbitmq.names import check_group, retry_topic
 from orbitmq.net.blocking import CONNECTIONS, Access
 from orbitmq.spark.cluster import ClusterSettings
+from orbitmq.spark.listener_figures import LocalFigures, RemoteFigures
+from orbitmq.spark.routes import fetch_route
 from orbitmq.spark.task_consumer import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, Consumed, consume_rows
-from orbitmq.spark.topic import fetch_route
 from orbitmq.wire.bodies import ClusterInfo, ConsumerData, HeartbeatData, MessageModel
 from orbitmq.wire.running_info import ConsumeStatusInfo
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("orbitmq.spark")
 
+Recorder: TypeAlias = "Callable[[DataFrame, Sequence[Consumed]], None]"
 _CONSUMED: Final = "topic string, ok long, failed long, calls long, took_ms long"
 _QUEUE: Final = ("topic", "brokerName", "queueId")
 _ROUTE_SECONDS: Final = 30
@@ -44,18 +44,23 @@ _ROUTE_SECONDS: Final = 30
 class ListenerQuery:
     """A stream whose messages listeners consume; ``query`` is Spark's, to await or to stop."""
 
-    def __init__(self, query: StreamingQuery, stats: ConsumeStats, namespace: Namespace) -> None:
+    def __init__(
+        self,
+        query: StreamingQuery,
+        figures: LocalFigures | RemoteFigures,
+        namespace: Namespace,
+    ) -> None:
         self.query = query
-        self._stats = stats
+        self._figures = figures
         self._namespace = namespace
 
     def consume_status(self, topic: str) -> ConsumeStatusInfo:
         """How fast listeners consume ``topic``, in all tasks; updated as micro-batches end.
 
-        What comes again counts for the group's retry topic. With Spark Connect all is 0: there
-        the figures stay with the server.
+        What comes again counts for the group's retry topic. With Spark Connect this asks the
+        server.
         """
-        return self._stats.status(self._namespace.wrap(topic), elapsed_ms(SYSTEM_CLOCK))
+        return self._figures.status(self._namespace.wrap(topic))
 
 
 def process(
@@ -107,7 +112,13 @@ def process(
     full_group = namespace.wrap(group)
     check_group(full_group)
     messages = _with_retries(_message_columns(stream), full_group, config, settings)
-    stats = ConsumeStats(elapsed_ms(SYSTEM_CLOCK))
+    figures: LocalFigures | RemoteFigures
+    if _is_remote(stream):
+        figures = RemoteFigures(stream.sparkSession, str(checkpoint))
+        record: Recorder = figures.keeper.record
+    else:
+        figures = LocalFigures()
+        record = figures.record
     if tasks is None and config.orderly:
         tasks = _cores(stream)
     writer = messages.writeStream.foreachBatch(
@@ -115,14 +126,14 @@ def process(
             _task_function(group, listener, tuple(hooks), settings),
             tasks,
             orderly=config.orderly,
-            record=None if _is_remote(stream) else _recorder(stats),
+            record=record,
         )
     ).option("checkpointLocation", str(checkpoint))
     if query_name:
         writer = writer.queryName(query_name)
     if trigger:
         writer = writer.trigger(**trigger)
-    return ListenerQuery(writer.start(), stats, namespace)
+    return ListenerQuery(writer.start(), figures, namespace)
 
 
 def _message_columns(stream: DataFrame) -> DataFrame:
@@ -221,17 +232,6 @@ def _is_remote(stream: DataFrame) -> bool:
     return type(stream).__module__.startswith("pyspark.sql.connect")
 
 
-def _recorder(stats: ConsumeStats) -> Callable[[Consumed], None]:
-    """Takes over the figures of a task."""
-
-    def record(consumed: Consumed) -> None:
-        took_ms = consumed.took_ms // max(consumed.calls, 1)
-        now_ms = elapsed_ms(SYSTEM_CLOCK)
-        stats.consumed(consumed.topic, consumed.ok, consumed.failed, took_ms, now_ms)
-
-    return record
-
-
 # These two make functions that Spark pickles: they keep nothing but their arguments.
 
 
@@ -240,18 +240,17 @@ def _batch_function(
     tasks: int | None,
     *,
     orderly: bool,
-    record: Callable[[Consumed], None] | None,
+    record: Recorder,
 ) -> Callable[[DataFrame, int], None]:
     def consume_batch(frame: DataFrame, batch_id: int) -> None:
         if orderly and tasks:
             frame = frame.repartition(tasks, *_QUEUE).sortWithinPartitions(*_QUEUE, "queueOffset")
         elif tasks:
             frame = frame.repartition(tasks)
-        for row in frame.mapInArrow(task, _CONSUMED).collect():
-            consumed = Consumed(*row)
-            log.debug("batch %d: %s", batch_id, consumed)
-            if record is not None:
-                record(consumed)
+        consumed = [Consumed(*row) for row in frame.mapInArrow(task, _CONSUMED).collect()]
+        for one in consumed:
+            log.debug("batch %d: %s", batch_id, one)
+        record(frame, consumed)
 
     return consume_batch
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -32,7 +33,8 @@ from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.patience import Patience
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.sizes import RecordSizes
-from orbitmq.spark.topic import MANY, TopicClient
+from orbitmq.spark.topic import TopicClient
+from orbitmq.spark.topic_queues import MANY
 from orbitmq.spark.watch import ArrivalWatch
 
 log = logging.getLogger("orbitmq.spark")
@@ -62,6 +64,7 @@ class StreamPlanner:
         self._latest: Offsets = {}
         self._planned: Offsets = {}
         self._committed: Offsets = {}
+        self._positions: deque[tuple[dict[str, Any], Position]] = deque(maxlen=2)
         self._told: set[str] = set()
         self._checked_at: float | None = None
         self._returned_at: float | None = None
@@ -136,7 +139,13 @@ class StreamPlanner:
                 return
 
     def _position(self, document: dict[str, Any]) -> Position:
-        return Position.from_json(document, self._options.choice.only_topic)
+        """The position in ``document``, most often one of the last two that were asked for."""
+        for known, position in self._positions:
+            if known == document:
+                return position
+        position = Position.from_json(document, self._options.choice.only_topic)
+        self._positions.appendleft((document, position))
+        return position
 
     def _next_position(self, previous: Position, *, limited: bool, first: bool = False) -> Position:
         """The end of the batch after ``previous``, or ``previous`` itself.

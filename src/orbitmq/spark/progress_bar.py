@@ -195,14 +195,12 @@ def _drawing_in(file: TextIO) -> Draw:
 def _drawing_in_notebook(display: Any) -> Draw:
     from IPython.display import HTML
 
-    handle: list[Any] = []
+    page: Any = HTML  # IPython's own types leave it out
+    # Here, not with the first figures: those come from a thread, which knows no cell.
+    handle = display(page(""), display_id=True)
 
     def bar(look: Look) -> None:
-        shown = HTML(html_bar(look.standing))
-        if handle:
-            handle[0].update(shown)
-        else:
-            handle.append(display(shown, display_id=True))
+        handle.update(page(html_bar(look.standing)))
 
     return bar
 

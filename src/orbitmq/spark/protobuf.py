@@ -91,9 +91,9 @@ def protobuf_type(files: bytes, message: str) -> StructType:
 @cache
 def protobuf_decoder(files: bytes, message: str) -> Decoder:
     """Decodes a body; raises protobuf's DecodeError when it is no such message."""
+    descriptor = _descriptor(files, message)
     from google.protobuf.message_factory import GetMessageClass
 
-    descriptor = _descriptor(files, message)
     make, row = GetMessageClass(descriptor), _row_of(descriptor)
     return lambda body: row(make.FromString(body))
 
@@ -103,7 +103,7 @@ def _descriptor_pb2() -> Any:
         from google.protobuf import descriptor_pb2
     except ImportError as error:
         raise ConfigError(
-            "format", "protobuf", "install protobuf for it: pip install protobuf"
+            "format", "protobuf", "it needs protobuf: pip install 'orbitmq[protobuf]'"
         ) from error
     return descriptor_pb2
 

@@ -12,7 +12,7 @@ from orbitmq.errors import TopicNotFoundError
 from orbitmq.names import AUTO_CREATE_TOPIC
 from orbitmq.net.blocking import Access
 from orbitmq.spark.lanes import Lane, Lanes
-from orbitmq.spark.topic import fetch_route, master_addresses
+from orbitmq.spark.routes import fetch_route, master_addresses
 from orbitmq.wire.bodies import TopicRouteData
 
 NEW_TOPIC_QUEUES: Final = 4

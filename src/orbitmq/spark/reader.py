@@ -18,6 +18,7 @@ from orbitmq.spark.columns import ColumnDecoder
 from orbitmq.spark.offsets import begin_at
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.planning import QueuePartition, QueueRange, pack
+from orbitmq.spark.prompt import Prompt
 from orbitmq.spark.pulling import RangeReader
 from orbitmq.spark.pushdown import Pushed, push
 from orbitmq.spark.schema import check_read_schema
@@ -30,7 +31,7 @@ BATCH_BYTES: Final = 4 * 1024 * 1024
 costs some 300 us beside what its rows cost, and small pulls would make small ones."""
 
 
-class RocketMQReader(DataSourceReader):
+class RocketMQReader(Prompt, DataSourceReader):
     """A batch read: all there is between two boundaries when the query is planned."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:

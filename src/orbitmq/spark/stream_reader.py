@@ -25,11 +25,12 @@ from orbitmq.spark.boundaries import initial_offset
 from orbitmq.spark.options import ReadOptions
 from orbitmq.spark.planner import StreamPlanner
 from orbitmq.spark.planning import pack
+from orbitmq.spark.prompt import Prompt
 from orbitmq.spark.reader import read_partition
 from orbitmq.spark.schema import check_read_schema
 
 
-class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RocketMQStreamReader(Prompt, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """What Spark calls; see StreamPlanner."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:

@@ -1,4 +1,4 @@
-"""What a Spark driver asks a cluster about topics: their queues, bounds and times, group offsets.
+"""What a Spark driver asks brokers about the queues of topics: bounds and times, group offsets.
 
 All of it by blocking requests; the tasks' pulls are in pulling.py.
 """
@@ -6,12 +6,10 @@ All of it by blocking requests; the tasks' pulls are in pulling.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from orbitmq import codes
-from orbitmq.client.namespace import with_namespace, without_namespace
-from orbitmq.client.routes import subscribe_queues
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.errors import (
@@ -19,18 +17,16 @@ from orbitmq.errors import (
     ConfigError,
     ConnectError,
     NetworkError,
-    TopicNotFoundError,
     for_code,
 )
 from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
 from orbitmq.spark.choice import Choice
 from orbitmq.spark.offsets import Bounds, Offsets, Place, Queue
 from orbitmq.spark.patience import Patience
+from orbitmq.spark.topic_queues import TopicQueues
 from orbitmq.spark.topic_stats import read_ranges
-from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import (
-    GetRouteInfoRequestHeader,
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     SearchOffsetRequestHeader,
@@ -39,103 +35,13 @@ from orbitmq.wire.headers import (
     TopicRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from orbitmq.wire.registration import TopicList
 from orbitmq.wire.signing import Fields
 
 log = logging.getLogger("orbitmq.spark")
 
-DISCOVERY_SECONDS: Final = 5.0
-"""How often the name servers are asked for new topics that match a pattern, and for the routes of
-more than MANY topics."""
-MANY: Final = 20
 
-_NAME_SERVER_TIMEOUT_MS = 3_000
-
-
-def fetch_route(name_servers: Iterable[str], topic: str, access: Access = OPEN) -> TopicRouteData:
-    """The topic's route, from the first name server that answers.
-
-    Raises TopicNotFoundError when none knows the topic, ConnectError naming them all when none
-    answers.
-    """
-    route = fetch_routes(name_servers, [topic], access)[topic]
-    if isinstance(route, TopicNotFoundError):
-        raise route
-    return route
-
-
-def fetch_routes(
-    name_servers: Iterable[str], topics: Sequence[str], access: Access = OPEN
-) -> dict[str, TopicRouteData | TopicNotFoundError]:
-    """The routes of ``topics``, or the error of one that the name server does not know.
-
-    From the first name server that answers; raises ConnectError naming them all when none does.
-    """
-
-    def ask(connection: BlockingConnection) -> dict[str, TopicRouteData | TopicNotFoundError]:
-        headers = [
-            GetRouteInfoRequestHeader(topic, accept_standard_json_only=True) for topic in topics
-        ]
-        answers = _answers(
-            connection,
-            [(RequestCode.GET_ROUTEINFO_BY_TOPIC, header) for header in headers],
-            timeout_ms=_NAME_SERVER_TIMEOUT_MS,
-        )
-        found: dict[str, TopicRouteData | TopicNotFoundError] = {}
-        for topic, answer in zip(topics, answers, strict=True):
-            if answer.code == codes.SUCCESS:
-                found[topic] = TopicRouteData.decode(answer.body)
-                continue
-            error = for_code(answer.code, answer.remark, connection.address, access.access_key)
-            if not isinstance(error, TopicNotFoundError):
-                raise error
-            text = f"topic {topic!r} has no route: {error.remark}"
-            found[topic] = TopicNotFoundError(error.code, text, connection.address)
-        return found
-
-    failures = []
-    for address in name_servers:
-        try:
-            with CONNECTIONS.borrow(address, access) as connection:
-                return ask(connection)
-        except NetworkError as error:
-            failures.append(str(error))
-    raise _no_name_server(failures)
-
-
-def fetch_topics(
-    name_servers: Iterable[str], access: Access = OPEN
-) -> tuple[frozenset[str], frozenset[str]]:
-    """All topics the first name server that answers knows, and which of them are RocketMQ's own."""
-    failures = []
-    for address in name_servers:
-        try:
-            with CONNECTIONS.borrow(address, access) as connection:
-                every = connection.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-                system = connection.request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-            return (
-                TopicList.decode(every.body).topic_list,
-                TopicList.decode(system.body).topic_list,
-            )
-        except NetworkError as error:
-            failures.append(str(error))
-    raise _no_name_server(failures)
-
-
-def master_addresses(route: TopicRouteData) -> dict[str, str]:
-    """The masters by broker name, of those that have one."""
-    return {
-        broker.broker_name: address
-        for broker in route.broker_datas
-        if (address := broker.master_address) is not None
-    }
-
-
-class TopicClient:
-    """The queues of ``topics``, a Choice or the name of one, as the name servers last told.
-
-    Topics are known here by the names users know; brokers know them with their ``namespace``.
-    """
+class TopicClient(TopicQueues):
+    """TopicQueues, and what their brokers tell about them."""
 
     def __init__(
         self,
@@ -145,65 +51,12 @@ class TopicClient:
         namespace: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.choice = Choice((topics,)) if isinstance(topics, str) else topics
-        self.addresses: dict[Queue, str] = {}
-        """Where each queue is read."""
+        super().__init__(name_servers, topics, access, namespace, clock)
         self.stored: dict[Queue, int] = {}
         """When the last message of each queue was stored (ms), as :meth:`bounds` last saw it."""
         self.deleted: set[Queue] = set()
         """The queues whose broker did not know their topic any more at the last :meth:`bounds`."""
-        self._name_servers = name_servers
-        self._access = access
-        self._namespace = namespace
-        self._clock = clock
-        self._routes: dict[str, TopicRouteData] = {}
-        self._refreshed_at: float | None = None
-        self._topics: tuple[str, ...] = self.choice.topics
-        self._by_address: dict[str, dict[Place, list[Queue]]] = {}
-        self._away: list[str] = []
-        self._without_routes: frozenset[str] = frozenset()
         self._without_stats: set[str] = set()
-
-    def refresh(self) -> None:
-        """Ask for topics and their queues anew.
-
-        A name server that does not answer, or does not know a topic any more, is logged as long as
-        an earlier answer can serve; otherwise its error is raised.
-        """
-        try:
-            routes = self._fetch_routes()
-        except NetworkError as error:
-            if not self.addresses:
-                raise
-            log.warning("going on with the last known queues: %s", error)
-            return
-        unknown = {
-            topic: route for topic, route in routes.items() if isinstance(route, TopicNotFoundError)
-        }
-        for topic, missing in sorted(unknown.items()):
-            if topic not in self._routes and self.choice.pattern is None:
-                raise missing
-            if topic in self._routes and topic not in self._without_routes:
-                log.warning("going on with the last known queues of %s: %s", topic, missing)
-        self._without_routes = frozenset(unknown)
-        news = {
-            topic: route
-            for topic, route in routes.items()
-            if isinstance(route, TopicRouteData) and self._routes.get(topic) != route
-        }
-        if news:
-            self._routes.update(news)
-            self._take_routes()
-
-    def address(self, queue: Queue) -> str:
-        """Where ``queue`` is read. Raises ConnectError when the route names no such master."""
-        try:
-            return self.addresses[queue]
-        except KeyError:
-            raise ConnectError(
-                f"{queue} cannot be read now: the name server knows no master of "
-                f"{queue.broker_name}"
-            ) from None
 
     def bounds(self, *, all_brokers: bool) -> dict[Queue, Bounds]:
         """The bounds of every queue.
@@ -321,48 +174,6 @@ class TopicClient:
             except (NetworkError, BrokerError) as error:
                 log.warning("offsets of group %s were not committed: %s", group, error)
 
-    def _fetch_routes(self) -> dict[str, TopicRouteData | TopicNotFoundError]:
-        """The routes of all topics, none where they were asked for not long ago."""
-        now = self._clock.monotonic()
-        recent = self._refreshed_at is not None and now - self._refreshed_at < DISCOVERY_SECONDS
-        if recent and len(self._topics) > MANY:
-            return {}
-        if self.choice.pattern is not None and not recent:
-            every, system = fetch_topics(self._name_servers, self._access)
-            users = (without_namespace(name, self._namespace) for name in every if self._mine(name))
-            found = self.choice.matching(users, system)
-            self._topics = tuple(sorted({*found, *self._routes}))
-        if not recent:
-            self._refreshed_at = now
-        wire = {self._wire(topic): topic for topic in self._topics}
-        routes = fetch_routes(self._name_servers, [*wire], self._access) if wire else {}
-        return {wire[name]: route for name, route in routes.items()}
-
-    def _mine(self, name: str) -> bool:
-        """Whether a topic of a name server's is of this namespace."""
-        return self._namespace is None or without_namespace(name, self._namespace) != name
-
-    def _take_routes(self) -> None:
-        self.addresses = {}
-        self._by_address = {}
-        away = set()
-        for topic, route in self._routes.items():
-            # Only masters are read: a slave may lag, and what it lacks would look like lost
-            # messages.
-            masters = master_addresses(route)
-            for _, broker_name, queue_id in subscribe_queues(topic, route):
-                queue = Queue(topic, broker_name, queue_id)
-                if not self.choice.takes(queue):
-                    continue
-                address = masters.get(broker_name)
-                if address is None:
-                    away.add(broker_name)
-                    continue
-                self.addresses[queue] = address
-                places = self._by_address.setdefault(address, {})
-                places.setdefault(Place(topic, broker_name), []).append(queue)
-        self._away = sorted(away)
-
     def _bounds_at(
         self,
         connection: BlockingConnection,
@@ -374,10 +185,10 @@ class TopicClient:
             self._bounds_one_by_one(connection, places, found)
             return
         requests = [
-            (RequestCode.GET_TOPIC_STATS_INFO, TopicRequestHeader(self._wire(place.topic)))
+            (RequestCode.GET_TOPIC_STATS_INFO, TopicRequestHeader(self._wire(place.topic)), b"")
             for place in places
         ]
-        answers = _answers(connection, requests)
+        answers = connection.exchange(requests)
         for queues, answer in zip(places.values(), answers, strict=True):
             if answer.code == codes.TOPIC_NOT_EXIST:
                 self.deleted.update(queues)
@@ -422,7 +233,7 @@ class TopicClient:
         answers: dict[Queue, RemotingCommand] = {}
         for address, queues in self._at_brokers(headers).items():
             with CONNECTIONS.borrow(address, self._access) as connection:
-                got = _answers(connection, [(code, headers[queue]) for queue in queues])
+                got = connection.exchange([(code, headers[queue], b"") for queue in queues])
             answers.update(zip(queues, got, strict=True))
         return answers
 
@@ -437,36 +248,6 @@ class TopicClient:
             self._wire(queue.topic), queue.queue_id, bname=queue.broker_name
         )
 
-    def _at_brokers(self, queues: Iterable[Queue]) -> dict[str, list[Queue]]:
-        found: dict[str, list[Queue]] = {}
-        for queue in queues:
-            if queue in self.addresses:
-                found.setdefault(self.addresses[queue], []).append(queue)
-        return found
-
-    def _wire(self, topic: str) -> str:
-        return with_namespace(self._namespace, topic)
-
 
 _END: Final = 2**63 - 1
 """After any message; whoever asks knows the queue's bounds."""
-
-
-def _answers(
-    connection: BlockingConnection,
-    requests: Iterable[tuple[int, Fields]],
-    timeout_ms: int = 15_000,
-) -> list[RemotingCommand]:
-    """The answers to requests sent together, in their order, whatever their codes."""
-    opaques = [connection.send(code, header) for code, header in requests]
-    answers: dict[int, RemotingCommand] = {}
-    while len(answers) < len(opaques):
-        answer = connection.receive(timeout_ms)
-        answers[answer.opaque] = answer
-    return [answers[opaque] for opaque in opaques]
-
-
-def _no_name_server(failures: Iterable[str]) -> ConnectError:
-    return ConnectError(
-        f"no name server answered, check nameServer and that they run: {'; '.join(failures)}"
-    )

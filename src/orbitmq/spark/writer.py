@@ -26,7 +26,8 @@ from orbitmq.spark.begins import Task
 from orbitmq.spark.decisions import Decision, Decisions, Share
 from orbitmq.spark.half_messages import HalfSender
 from orbitmq.spark.idempotence import Idempotence
-from orbitmq.spark.message_rows import MessageRows
+from orbitmq.spark.message_rows import MessageRows, pieces
+from orbitmq.spark.prompt import Prompt
 from orbitmq.spark.row_ids import RowIds
 from orbitmq.spark.sending import Sender
 from orbitmq.spark.unique_ids import process_ids
@@ -95,7 +96,7 @@ class _Plan(msgspec.Struct, frozen=True):
         return send_batches(batches, self.options, guard)
 
 
-class RocketMQWriter(DataSourceArrowWriter):
+class RocketMQWriter(Prompt, DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
@@ -119,7 +120,7 @@ class RocketMQWriter(DataSourceArrowWriter):
             log.warning("the write failed after %d messages, which stay sent", _count(messages))
 
 
-class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+class RocketMQStreamWriter(Prompt, DataSourceStreamArrowWriter):
     """A streaming write; output mode complete sends the whole result each time."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
@@ -208,7 +209,7 @@ def _add_all(
 ) -> int:
     """Hand all rows to ``sender``; how many they are. Raises RowError."""
     count = 0
-    for batch in batches:
+    for batch in pieces(batches):
         with _naming_rows(sender, count):
             rows = MessageRows(batch, options, count)
             ids = process_ids().take(rows.count) if row_ids is None else row_ids.of(rows)

@@ -38,7 +38,7 @@ class GetStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-class GetResult(msgspec.Struct):
+class GetResult(msgspec.Struct, gc=False):
     """What a read found; ``slices`` concatenated are the records, in the form pulls answer.
 
     Slices look into the commit log's mapping; neighbouring records share one. ``size`` is their
@@ -85,6 +85,13 @@ def get_messages(
     units = queue.read(offset, few)
     if not units:
         return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), low, high)
+    if match is None and match_record is None:
+        position, _, _ = UNIT.unpack_from(units)
+        part = log.part(position)
+        taken = part and neighbours(*part, units, max_count, max_bytes)
+        if taken:  # mostly all are in the same part of the log, and wanted
+            slices, count, size = taken
+            return GetResult(GetStatus.FOUND, offset + count, low, high, slices, count, size)
     records = _Records(log, match, match_record)
     records.take(units, max_count, max_bytes)
     if records.missed and few < most:  # seldom: there may be more to take behind these
@@ -127,22 +134,10 @@ class _Records:
         self._skip_to = _ANYWHERE
 
     def take(self, units: bytes, max_count: int, max_bytes: int) -> None:
-        """Take records of ``units`` up to the limits; the first whatever its size.
+        """Take records of ``units`` up to the limits, one by one; the first whatever its size.
 
-        Those that lie behind each other in the log become one slice. Mostly all are in the same
-        part of the log, and wanted; else they are looked for one by one.
+        Those that lie behind each other in the log become one slice.
         """
-        if self._match is None and self._match_record is None:
-            position, _, _ = UNIT.unpack_from(units)
-            part = self._log.part(position)
-            taken = part and neighbours(*part, units, max_count, max_bytes)
-            if taken:
-                self.slices, self.count, self.size = taken
-                self.status = GetStatus.FOUND
-                return
-        self._take_each(units, max_count, max_bytes)
-
-    def _take_each(self, units: bytes, max_count: int, max_bytes: int) -> None:
         view, base, _ = _NO_PART
         start = end = count = missed = 0  # start and end of the slice to come
         room = max_bytes

@@ -112,6 +112,10 @@ class PullMessageRequestHeader(Header):
     bname: str | None = None
 
 
+decode_at_once(RequestCode.PULL_MESSAGE, PullMessageRequestHeader)
+decode_at_once(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader)
+
+
 class PullMessageResponseHeader(Header):
     """The answer to a pull, whatever its code."""
 

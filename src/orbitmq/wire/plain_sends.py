@@ -44,7 +44,7 @@ _FIXED: Final = tuple(layout.body for layout in LAYOUTS)
 _QueueT = TypeVar("_QueueT")
 
 Noted: TypeAlias = tuple[RemotingCommand, bytes, Any]
-"""A request, the host it comes from as records have it, and what its owner wants to remember."""
+"""A request to send, its host as records have it, and what its owner wants to remember."""
 
 
 class SendRules(NamedTuple):

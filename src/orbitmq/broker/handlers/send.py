@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -128,13 +129,14 @@ class SendHandlers:
 
     def _answer_batch(self, command: RemotingCommand, placed: PlacedBatch) -> bytes:
         offsets = placed.physical_offsets
-        message_ids = (f",{self._host}%016X".encode() * len(offsets) % tuple(offsets))[1:]
+        places = struct.pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
+        message_ids = f"{self._host}{places}".replace(",", f",{self._host}")
         key = (placed.unique_key or "").encode()
         if command.serialize_type == JSON and key.isalnum():
             return self._batch_template.fill(
-                (message_ids, placed.queue_id, placed.queue_offset, key, command.opaque)
+                (message_ids.encode(), placed.queue_id, placed.queue_offset, key, command.opaque)
             )
-        return self._encode(command, message_ids.decode(), placed)
+        return self._encode(command, message_ids, placed)
 
     def _send_back(self, command: RemotingCommand, connection: Connection) -> None:
         self._retrying.send_back(command.header(ConsumerSendMsgBackRequestHeader))

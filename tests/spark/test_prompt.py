@@ -1,0 +1,80 @@
+"""Spark's workers acknowledge their tasks at once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from orbitmq.spark import prompt
+from orbitmq.spark.options import read_options
+from orbitmq.spark.prompt import Prompt, acknowledge_at_once
+from orbitmq.spark.reader import RocketMQReader
+from orbitmq.spark.schema import READ_SCHEMA
+from orbitmq.spark.stream_reader import RocketMQStreamReader
+from orbitmq.spark.write_options import write_options
+from orbitmq.spark.writer import RocketMQStreamWriter, RocketMQWriter
+
+OPTIONS = {"nameServer": "127.0.0.1:9876", "topic": "T"}
+BODY = StructType([StructField("body", BinaryType())])
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(socket, "TCP_QUICKACK"), reason="only Linux has TCP_QUICKACK"
+)
+
+
+@pytest.fixture
+def late() -> Iterator[socket.socket]:
+    """A connection whose acknowledgments are put off."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as one,
+        server.accept()[0],
+    ):
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        assert not quick(one)
+        yield one
+
+
+def quick(one: socket.socket) -> int:
+    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        RocketMQReader(READ_SCHEMA, read_options(OPTIONS, streaming=False)),
+        RocketMQStreamReader(READ_SCHEMA, read_options(OPTIONS, streaming=True)),
+        RocketMQWriter(BODY, write_options(OPTIONS), overwrite=False),
+        RocketMQStreamWriter(BODY, write_options(OPTIONS)),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_what_a_worker_unpickles_has_it_acknowledge(late: socket.socket, made: Prompt) -> None:
+    again = pickle.loads(pickle.dumps(made))
+    assert quick(late)
+    assert again.__dict__.keys() == made.__dict__.keys()
+
+
+def test_other_sockets_stay_as_they_are(late: socket.socket) -> None:
+    socket.setdefaulttimeout(5)
+    try:
+        local, other = socket.socketpair()
+        with local, other, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+            local.setblocking(True)
+            late.setblocking(True)
+            assert acknowledge_at_once() >= 2  # both ends of the connection
+            assert os.get_blocking(local.fileno())
+            assert os.get_blocking(late.fileno())
+            assert datagrams.fileno() >= 0
+    finally:
+        socket.setdefaulttimeout(None)
+
+
+def test_where_linux_is_not_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt, "_QUICK_ACK", None)
+    assert acknowledge_at_once() == 0
