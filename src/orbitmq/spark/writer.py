@@ -26,7 +26,7 @@ from orbitmq.spark.begins import Task
 from orbitmq.spark.decisions import Decision, Decisions, Share
 from orbitmq.spark.half_messages import HalfSender
 from orbitmq.spark.idempotence import Idempotence
-from orbitmq.spark.message_rows import MessageRows, pieces
+from orbitmq.spark.message_rows import MessageRows
 from orbitmq.spark.prompt import Prompt
 from orbitmq.spark.row_ids import RowIds
 from orbitmq.spark.sending import Sender
@@ -209,7 +209,7 @@ def _add_all(
 ) -> int:
     """Hand all rows to ``sender``; how many they are. Raises RowError."""
     count = 0
-    for batch in pieces(batches):
+    for batch in batches:
         with _naming_rows(sender, count):
             rows = MessageRows(batch, options, count)
             ids = process_ids().take(rows.count) if row_ids is None else row_ids.of(rows)
