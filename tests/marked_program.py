@@ -8,6 +8,7 @@ the test process is killed.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -17,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 TAIL_LINES = 40
@@ -37,11 +38,22 @@ class Mark(NamedTuple):
 class MarkedProgram:
     """A command that prints marks and obeys `stop`; it runs while the ``with`` block does.
 
-    ``name`` is for error messages, ``directory`` its working directory.
+    ``name`` is for error messages, ``directory`` its working directory. ``environment`` is added to
+    this process's; with ``own_session`` all that it starts can be told by its session.
     """
 
-    def __init__(self, name: str, command: Sequence[str], directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        directory: Path | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        own_session: bool = False,
+    ) -> None:
         self.name = name
+        self._environment = {**os.environ, **(environment or {})}
+        self._own_session = own_session
         self.marks: list[Mark] = []
         self._command = command
         self._directory = directory
@@ -55,6 +67,8 @@ class MarkedProgram:
         self._process = subprocess.Popen(
             self._command,
             cwd=self._directory,
+            env=self._environment,
+            start_new_session=self._own_session,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

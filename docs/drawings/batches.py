@@ -86,6 +86,27 @@ def _bar(drawing: Drawing, x: float, y: float, pieces: Sequence[tuple[str, int, 
         x += width
 
 
+def lag() -> Drawing:
+    """What of a queue is read, being read, and waiting."""
+    drawing = Drawing(800, 118, "The lag of a stream")
+    pieces: tuple[tuple[str, float, Kind], ...] = (
+        ("read: 1,280,000 messages", 330, "kept"),
+        ("this batch: 100,000", 150, "spark"),
+        ("the lag: 720,000 messages", 240, "broker"),
+    )
+    x = 40.0
+    for words, width, kind in pieces:
+        drawing.box(x, 14, width, 34, words, kind=kind)
+        x += width
+    drawing.arrow((522, 82), (522, 50), colour=GREY)
+    drawing.words(516, 98, "the oldest that waits: 8.1 s since it was stored", anchor="middle")
+    drawing.arrow((x, 82), (x, 50), colour=GREY)
+    drawing.words(x, 98, "the end", anchor="middle")
+    drawing.arrow((40, 82), (40, 50), colour=GREY)
+    drawing.words(8, 98, "first message of all queues")
+    return drawing
+
+
 def guarantees() -> Drawing:
     """What is done in which order, and what each crash leaves."""
     drawing = Drawing(800, 452, "Crashes, and what they leave")
@@ -115,14 +136,14 @@ def guarantees() -> Drawing:
         (
             "exactly_once",
             (
-                "half messages:|nobody gets them",
+                "staged on brokers:|nobody gets them",
                 "the driver stores:|these count",
-                "they are|committed",
+                "they are|delivered",
                 "Spark notes:|batch done",
             ),
             (
-                "the half messages are dropped, all is sent anew: once",
-                "the decision is found, what is missing is committed, and nothing sent: once",
+                "what is staged is dropped, all is sent anew: once",
+                "the decision is found, what is missing is delivered, and nothing staged: once",
                 "the same, and nothing is missing: once",
             ),
         ),

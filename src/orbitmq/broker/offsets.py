@@ -154,6 +154,8 @@ class ConsumerOffsets:
 
         None when no reset is pending, or the consumer was told, and is there.
         """
+        if not self._resets:  # as for nearly every pull
+            return None
         pending = self._reset_of(group, topic, queue_id)
         if pending is None:
             return None

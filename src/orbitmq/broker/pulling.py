@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable
 from time import perf_counter
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -48,7 +48,7 @@ _STATUSES: Final = {
 }
 
 
-class Pull(msgspec.Struct):
+class Pull(msgspec.Struct, gc=False):
     """What a consumer asks for.
 
     ``expression`` is its subscription, or None to take the one of the group's heartbeats, which
@@ -69,7 +69,7 @@ class Pull(msgspec.Struct):
     suspend_ms: int = 0
 
 
-class Pulled(NamedTuple):
+class Pulled(msgspec.Struct, gc=False):
     """The outcome of a pull; ``found`` has the store's own words for it and the messages."""
 
     status: PullStatus
@@ -194,7 +194,8 @@ class Pulling(Generic[_OwnerT, _RequestT]):
 
     def _look(self, pull: Pull, match: MessageFilter) -> GetResult:
         """What the store has for a pull."""
-        by_record = match.by_record
+        by_tags_code = None if match.codes is None else match.by_tags_code
+        by_record = None if match.by_properties is None else match.by_record
         started = perf_counter()
         found = self._store.get_messages(
             pull.topic,
@@ -202,7 +203,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
             pull.offset,
             min(pull.max_count, self._max_count),
             min(pull.max_bytes, self._max_bytes),
-            match.by_tags_code,
+            by_tags_code,
             by_record and self._budget.for_scan(by_record),
         )
         if found.count:

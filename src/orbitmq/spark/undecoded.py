@@ -21,7 +21,7 @@ REASON: Final = "ORBITMQ_DECODE_ERROR"
 LONGEST_REASON: Final = 1000
 """Characters; a longer reason is cut, for all properties of a message share 32 KiB."""
 
-_ORIGIN: Final = {
+ORIGIN: Final = {
     "topic": DLQ_ORIGIN_TOPIC,
     "msgId": DLQ_ORIGIN_MESSAGE_ID,
     "brokerName": "ORBITMQ_ORIGIN_BROKER",
@@ -87,13 +87,13 @@ def dead_letter_rows(df: DataFrame, topic: str) -> DataFrame:
     error = F.col(ERROR)
     there = {name.lower(): name for name in kind.names}
     pairs = [F.lit(REASON), _property(F.substring(error.getField("reason"), 1, LONGEST_REASON))]
-    for column, name in _ORIGIN.items():
+    for column, name in ORIGIN.items():
         if column.lower() in there:
             value = error.getField(there[column.lower()]).cast("string")
             pairs += [F.lit(name), F.coalesce(_property(value), F.lit(""))]
     told = F.create_map(*pairs)
     if "properties" in there:
-        others = [*NOT_THE_USERS, REASON, *_ORIGIN.values()]
+        others = [*NOT_THE_USERS, REASON, *ORIGIN.values()]
         users = F.map_filter(
             error.getField(there["properties"]), lambda name, _: ~name.isin(others)
         )

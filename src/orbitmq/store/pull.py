@@ -38,7 +38,7 @@ class GetStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-class GetResult(msgspec.Struct):
+class GetResult(msgspec.Struct, gc=False):
     """What a read found; ``slices`` concatenated are the records, in the form pulls answer.
 
     Slices look into the commit log's mapping; neighbouring records share one. ``size`` is their

@@ -148,7 +148,7 @@ def _read(header: PullMessageRequestHeader) -> Pull:
 
 def encode_answer(command: RemotingCommand, pulled: Pulled) -> list[bytes | memoryview]:
     """The answer to a pull: its head, and behind that the messages as they lie in the log."""
-    status, found, topic, group = pulled
+    status, found, topic, group = pulled.status, pulled.found, pulled.topic, pulled.group
     if status is PullStatus.FOUND and command.serialize_type == JSON:
         head = _FOUND.fill(
             (
