@@ -13,6 +13,8 @@ PICTURES: Final = {
     "spark-pipeline": spark.pipeline,
     "spark-listeners": spark.listeners,
     "spark-places": spark.places,
+    "spark-write": spark.writing,
+    "spark-queues": spark.queues,
     "spark-decode": spark.decoding,
     "spark-archive": spark.archive,
     "spark-lag": batches.lag,

@@ -111,6 +111,58 @@ def listeners() -> Drawing:
     return drawing
 
 
+def writing() -> Drawing:
+    """The rows of a task find their queues, and travel in batches."""
+    drawing = Drawing(800, 208, "A task writes: rows, queues, batches")
+    drawing.frame(8, 8, 580, 192, "a task")
+    drawing.frame(628, 8, 164, 192, "topic orders")
+    rows = drawing.box(
+        20, 76, 118, 62, "rows", "checked, an Arrow", "batch at a time", kind="spark"
+    )
+    place = drawing.box(
+        176, 52, 170, 110, "which queue?", "queueId, or", "queueSelector, or", "shardingKey, or",
+        "the next in turn",
+    )  # fmt: skip
+    drawing.arrow(rows.right, place.left)
+    for number, name in enumerate(["broker-a, queue 0", "broker-a, queue 1", "broker-b, queue 0"]):
+        y = 44 + 52 * number
+        batch = drawing.box(414, y, 110, 34, "batch: 256 KB", kind="kept")
+        drawing.box(642, y, 136, 34, name, kind="broker")
+        drawing.arrow(place.at(1, 0.2 + 0.3 * number), batch.left)
+        drawing.arrow((524, y + 10), (642, y + 10))
+        drawing.arrow((642, y + 25), (524, y + 25), dashed=True, colour=GREY)
+    drawing.words(530, 192, "acknowledged", colour=GREY, anchor="middle")
+    return drawing
+
+
+def queues() -> Drawing:
+    """Partitions are numbered by topic, queues by broker."""
+    drawing = Drawing(800, 176, "Partitions of Kafka, queues of RocketMQ")
+    for left, title, names, offsets in (
+        (
+            8,
+            "Kafka: topic flights",
+            ("partition 0", "partition 2", "partition 1", "partition 3"),
+            '{"flights": {"0": 23, "1": -1, ...}}',
+        ),
+        (
+            408,
+            "RocketMQ: topic flights",
+            ("queue 0", "queue 1", "queue 0", "queue 1"),
+            '{"broker-a": {"0": 23}, "broker-b": {"0": 7}}',
+        ),
+    ):
+        drawing.words(left, 20, title, bold=True)
+        for number, name in enumerate(names):
+            broker, row = divmod(number, 2)
+            x = left + 190 * broker
+            if not row:
+                drawing.frame(x, 30, 180, 104, f"broker-{'ab'[broker]}")
+            drawing.box(x + 14, 58 + 36 * row, 152, 28, name, kind="broker")
+        drawing.words(left, 160, offsets, colour=GREY)
+    return drawing
+
+
 def decoding() -> Drawing:
     """Bodies become columns, and what does not decode is kept."""
     drawing = Drawing(800, 156, "Decoded bodies, and those that cannot be")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orbitmq import EmbeddedBroker, Message, Producer
-from tests.docs.snippets import ADDRESS, snippet, snippets, table_rows
+from tests.docs.snippets import ADDRESS, ROOT, snippet, snippets, table_rows
 from tests.spark.quick_java import QUICK_JAVA
 from tests.spark.topics import stored
 
+DOCS = ROOT / "docs"
 READ, WRITE = "docs/spark-read.md", "docs/spark-write.md"
 
 
@@ -46,9 +50,21 @@ def test_the_snippets_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_every_snippet_is_run() -> None:
-    """Three here; tests/spark/test_pages.py has the others."""
-    pages = {READ: 1, WRITE: 2, "docs/spark-guarantees.md": 2, "docs/spark-from-kafka.md": 1}
-    assert {page: len(snippets(page)) for page in pages} == pages
+    """Those of Python: three here, one in test_spark_archive, the others in spark/test_pages."""
+    found = {page.stem: len(snippets(f"docs/{page.name}")) for page in DOCS.glob("spark*.md")}
+    assert found == {
+        "spark": 2,
+        "spark-archive": 2,
+        "spark-clusters": 2,
+        "spark-decode": 1,
+        "spark-from-kafka": 1,
+        "spark-guarantees": 2,
+        "spark-listeners": 1,
+        "spark-pipelines": 1,
+        "spark-progress": 1,
+        "spark-read": 1,
+        "spark-write": 2,
+    }
 
 
 def names(page: str, heading: str = "") -> list[str]:
@@ -132,3 +148,31 @@ def test_the_formats_and_properties_of_decoding_are_those_told() -> None:
 
     told = names("docs/spark-decode.md")
     assert told == [*FORMATS, REASON, *ORIGIN.values()]
+
+
+def test_the_arguments_of_process_are_those_told() -> None:
+    from orbitmq.spark import process
+
+    told = table_rows("docs/spark-listeners.md")
+    arguments = [row[0].strip("`") for row in told if len(row) == 3]
+    assert arguments == [*inspect.signature(process).parameters]
+
+
+def test_the_options_of_a_pipeline_are_those_told() -> None:
+    from orbitmq.cli import pipeline
+
+    parser = argparse.ArgumentParser()
+    pipeline.add_parser(parser.add_subparsers())
+    page = (DOCS / "spark-pipelines.md").read_text("utf-8")
+    told = re.findall(r"^\| `(--[a-z-]+)` \|", page, re.MULTILINE)
+    assert told == [*options_of(parser)]
+
+
+def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The options of all its subcommands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from options_of(command)
+        else:
+            yield from (name for name in action.option_strings if name not in {"-h", "--help"})

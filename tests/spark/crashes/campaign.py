@@ -22,7 +22,6 @@ import pytest
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.codes import RequestCode
-from orbitmq.names import HALF_TOPIC
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
 from orbitmq.spark.ledger import LEDGER_TOPIC
@@ -40,15 +39,15 @@ log = logging.getLogger("orbitmq.tests")
 SESSIONS = 2
 """How many drivers may give up."""
 LEASE_MS = 61_000
-"""Longer than brokers keep the right to commit for who has it."""
+"""Longer than brokers keep the right to deliver for who has it."""
 
 JVM, DRIVER, PLANNER, WRITER, EXECUTOR = "jvm", "driver", "planner", "writer", "executor"
 """What is killed: the driver's JVM, its Python, the Python processes that plan, those that send, or
 an executor of one that sends."""
 ENDING = (JVM, DRIVER)
 
-HALVES = HALF_TOPIC
-DONE = "notes of what is committed"
+STAGED = "batches that are staged"
+DONE = "notes of what is delivered"
 """Counted as topics are."""
 
 _PLANS = {RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_EARLIEST_MSG_STORETIME}
@@ -65,6 +64,13 @@ class Crash(NamedTuple):
     victim: str
     topic: str
     more: int
+
+
+class Port(NamedTuple):
+    """Who asks from a port, and what it asked."""
+
+    connection: Connection
+    codes: set[int]
 
 
 class LeapingClock:
@@ -106,8 +112,8 @@ class Driver(MarkedProgram):
         kill_session(self.process.pid)
         super().close()
 
-    def find(self, victim: str, ports: dict[int, int]) -> list[int]:
-        """The pids of a victim; ``ports`` says what was asked last from which port."""
+    def find(self, victim: str, ports: dict[int, Port]) -> list[int]:
+        """The pids of a victim; ``ports`` says what was asked from which port."""
         if victim == DRIVER:
             return [self.process.pid]
         living = self.processes()
@@ -115,7 +121,7 @@ class Driver(MarkedProgram):
         if victim == JVM:
             return [one.pid for one in javas if not one.is_executor]
         codes = _PLANS if victim == PLANNER else _SENDS
-        asking = owners([port for port, code in ports.items() if code in codes], living)
+        asking = owners([number for number, port in ports.items() if port.codes & codes], living)
         if victim != EXECUTOR:
             return [*asking]
         executors = [_executor(living, pid) for pid in asking]
@@ -150,7 +156,7 @@ class Campaign:
         self.gave_up = 0
         self.progress: dict[str, tuple[int, int]] = {}
         self._home = home
-        self._ports: dict[int, int] = {}
+        self._ports: dict[int, Port] = {}
         self._crashes: list[Crash] = []
         self._since: Counter[str] = Counter()
         self._error: BaseException | None = None
@@ -238,11 +244,15 @@ class Campaign:
             self.failures += [f"{name}: {text}" for name, text in driver.values("failed")]
 
     def _note_requests(self, patch: pytest.MonkeyPatch) -> None:
-        """Keep what was asked last from which port."""
+        """Keep what was asked from which port."""
         dispatch, ports = Dispatcher.dispatch, self._ports
 
         def note(self: Dispatcher, command: RemotingCommand, connection: Connection) -> None:
-            ports[int(connection.peer.rpartition(":")[2])] = command.code
+            number = int(connection.peer.rpartition(":")[2])
+            port = ports.get(number)
+            if port is None or port.connection is not connection:
+                port = ports[number] = Port(connection, set())
+            port.codes.add(command.code)
             dispatch(self, command, connection)
 
         patch.setattr(Dispatcher, "dispatch", note)
@@ -251,7 +261,9 @@ class Campaign:
         """Count; on the broker's thread, before it answers."""
         for queue, runs in written.by_queue.items():
             self.stored[queue.topic] += sum(len(run.units) for run in runs) // UNIT_SIZE
-            if queue.topic == LEDGER_TOPIC:
+            if queue.topic == LEDGER_TOPIC and queue.queue_id:
+                self.stored[STAGED] += sum(len(run.units) for run in runs) // UNIT_SIZE
+            elif queue.topic == LEDGER_TOPIC:
                 notes = [properties for run in runs for properties in run.properties]
                 self.stored[DONE] += sum(b":done" in bytes(note) for note in notes)
         try:
@@ -272,7 +284,7 @@ class Campaign:
                 copy["name"]: (_last(copy, "offsets"), _last(copy, "commits"))
                 for copy in self.copies
             }
-            # Who had the right to commit has it no longer.
+            # Who had the right to deliver has it no longer.
             self.clock.leap(LEASE_MS)
             self._since = self.stored.copy()
             del self._crashes[0]
