@@ -136,14 +136,14 @@ def guarantees() -> Drawing:
         (
             "exactly_once",
             (
-                "half messages:|nobody gets them",
+                "staged on brokers:|nobody gets them",
                 "the driver stores:|these count",
-                "they are|committed",
+                "they are|delivered",
                 "Spark notes:|batch done",
             ),
             (
-                "the half messages are dropped, all is sent anew: once",
-                "the decision is found, what is missing is committed, and nothing sent: once",
+                "what is staged is dropped, all is sent anew: once",
+                "the decision is found, what is missing is delivered, and nothing staged: once",
                 "the same, and nothing is missing: once",
             ),
         ),

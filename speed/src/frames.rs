@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyList};
 use crate::header;
 
 const SHORTEST: usize = 8;
-const JSON: u8 = 0;
+pub const JSON: u8 = 0;
 
 /// Where the parts of a frame are.
 pub struct Frame {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use crate::frames::JSON;
 use crate::json::{number, Reader};
 
 pub const ONEWAY: i64 = 2;
@@ -40,6 +41,10 @@ pub struct SendCommand {
 
 #[pymethods]
 impl SendCommand {
+    #[classattr]
+    #[pyo3(name = "serialize_type")]
+    const FORM: u8 = JSON;
+
     fn __getattr__<'py>(
         &self,
         py: Python<'py>,

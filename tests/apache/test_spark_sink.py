@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from orbitmq.spark import decisions, sending
+from orbitmq.spark import lanes, sending
 from tests.patience import PATIENCE_SECONDS, eventually
-from tests.spark.spark_tasks import Killed, Query, killed_after, killed_while_committing, rows
+from tests.spark.spark_tasks import Killed, Query, killed_after, killed_while_delivering, rows
 from tests.spark.topics import stored
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
 @pytest.fixture(params=["old_apache_cluster", "apache_cluster"])
 def cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ApacheCluster:
     monkeypatch.setattr(sending, "SEND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(decisions, "WINDOW", 20)
+    monkeypatch.setattr(lanes, "BATCH_MESSAGES", 20)
     found: ApacheCluster = request.getfixturevalue(request.param)
     return found
 
@@ -64,7 +64,7 @@ def test_an_idempotent_batch_that_is_run_again(
     await_bodies(cluster, topic, Counter(bodies * 2))
 
 
-def test_an_exactly_once_batch_whose_driver_is_killed_while_it_commits(
+def test_an_exactly_once_batch_whose_driver_is_killed_while_it_delivers(
     cluster: ApacheCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query, topic = query_of(cluster, monkeypatch, "exactly_once")
@@ -75,7 +75,7 @@ def test_an_exactly_once_batch_whose_driver_is_killed_while_it_commits(
     second = [f"b{number}" for number in range(10)]
     sent = [query.task(plan, 0, [rows(first)]), query.task(plan, 1, [rows(second, "key")])]
     with monkeypatch.context() as patch:
-        killed_while_committing(patch, 1)
+        killed_while_delivering(patch, 1)
         with pytest.raises(Killed):
             query.commit(sent, 0)
     query.commit([query.task(query.plan(0), 0, [rows(["other"])])], 0)

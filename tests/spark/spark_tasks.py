@@ -20,7 +20,8 @@ from orbitmq.net.blocking import (
     BlockingConnection,
     ConnectionCache,
 )
-from orbitmq.spark import decisions, half_messages, sending, writer
+from orbitmq.spark import decisions, delivery, ledger, sending, staging, writer
+from orbitmq.spark.lanes import Lane
 from orbitmq.spark.write_options import write_options
 from orbitmq.wire.command import RemotingCommand
 
@@ -89,17 +90,19 @@ def killed_after(batches: Iterable[Any]) -> Iterator[Any]:
     raise Killed
 
 
-def killed_while_committing(patch: pytest.MonkeyPatch, windows: int) -> None:
-    """The driver is gone after it committed some windows of half messages."""
-    whole = decisions._windows
+def killed_while_delivering(patch: pytest.MonkeyPatch, batches: int) -> None:
+    """The driver is gone when it has sent some staged batches."""
+    lane_of = delivery.Delivery._lane
+    count = 0
 
-    def some(halves: Any) -> Iterator[Any]:
-        for count, window in enumerate(whole(halves)):
-            if count >= windows:
-                raise Killed
-            yield window
+    def lane(self: delivery.Delivery, topic: str, number: int) -> Lane:
+        nonlocal count
+        count += 1
+        if count > batches:
+            raise Killed
+        return lane_of(self, topic, number)
 
-    patch.setattr(decisions, "_windows", some)
+    patch.setattr(delivery.Delivery, "_lane", lane)
 
 
 class FlakyConnections(ConnectionCache):
@@ -107,7 +110,7 @@ class FlakyConnections(ConnectionCache):
 
     def __init__(self, patch: pytest.MonkeyPatch, chance: float, seed: int = 0) -> None:
         super().__init__()
-        for module in (sending, half_messages, decisions):
+        for module in (sending, staging, decisions, ledger):
             patch.setattr(module, "CONNECTIONS", self)
         self.broken = 0
         self._chance = chance

@@ -5,20 +5,23 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast
 
+import msgspec
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from orbitmq.broker.embedded import EmbeddedBroker
-from orbitmq.errors import NetworkError, RowError
-from orbitmq.names import OP_HALF_TOPIC
+from orbitmq.errors import DataLossError, NetworkError, RowError
+from orbitmq.names import HALF_TOPIC, OP_HALF_TOPIC
 from orbitmq.producer.local_transactions import LocalTransactionState
-from orbitmq.spark import answer_checks, check_backs, decisions, half_messages
+from orbitmq.spark import answer_checks, check_backs, lanes, staging
 from orbitmq.spark.check_backs import CheckBacks
-from orbitmq.spark.decisions import Decisions
+from orbitmq.spark.decisions import Decision, Decisions
 from orbitmq.spark.ledger import Ledger
 from orbitmq.spark.write_options import WriteOptions
+from orbitmq.spark.writer import PreparedRows
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.message_view import MessageView
 from tests.spark.spark_tasks import (
@@ -26,7 +29,7 @@ from tests.spark.spark_tasks import (
     Killed,
     Query,
     killed_after,
-    killed_while_committing,
+    killed_while_delivering,
     rows,
 )
 from tests.spark.topics import Topic, stored
@@ -36,9 +39,8 @@ pytestmark = pytest.mark.usefixtures("soon")
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_messages, "WINDOW", 20)
-    monkeypatch.setattr(half_messages, "CHUNK", 50)
-    monkeypatch.setattr(decisions, "WINDOW", 20)
+    monkeypatch.setattr(lanes, "BATCH_MESSAGES", 20)
+    monkeypatch.setattr(staging, "CHUNK", 2)
 
 
 @pytest.fixture
@@ -62,9 +64,10 @@ def numbers(count: int, start: int = 0) -> list[str]:
     return [f"{number:04}" for number in range(start, start + count)]
 
 
-def ended(topic: Topic) -> int:
-    """How many half messages were committed or rolled back."""
-    return sum(len(views) for views in stored(topic.broker, OP_HALF_TOPIC).values())
+def open_and_ended(topic: Topic) -> tuple[int, int]:
+    """How many half messages there are, and how many of them were rolled back."""
+    halves, ends = stored(topic.broker, HALF_TOPIC), stored(topic.broker, OP_HALF_TOPIC)
+    return sum(map(len, halves.values())), sum(map(len, ends.values()))
 
 
 def test_rows_are_there_together_when_the_driver_commits(query: Query, topic: Topic) -> None:
@@ -99,23 +102,23 @@ def test_a_failed_attempt_and_an_aborted_write_are_rolled_back(query: Query, top
     plan = query.plan(0)
     with pytest.raises(RowError, match="partition 0, row 41: a null or empty body"):
         query.task(plan, 0, [rows(numbers(40)), rows(["a", ""])])
-    assert ended(topic) == 40
+    assert open_and_ended(topic) == (0, 0)
     query.abort([query.task(plan, 1, [rows(numbers(7))]), None], 0)
-    assert ended(topic) == 47
+    assert open_and_ended(topic) == (1, 1)
     assert topic.bodies() == []
 
 
-@pytest.mark.parametrize("windows", [0, 1, 2])
+@pytest.mark.parametrize("batches", [0, 1, 5])
 def test_what_is_decided_stays_so_whatever_the_batch_is_the_next_time(
-    query: Query, topic: Topic, windows: int, monkeypatch: pytest.MonkeyPatch
+    query: Query, topic: Topic, batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = query.plan(0)
     sent = [query.task(plan, number, [rows(numbers(50, 100 * number))]) for number in range(2)]
     with monkeypatch.context() as patch:
-        killed_while_committing(patch, windows)
+        killed_while_delivering(patch, batches)
         with pytest.raises(Killed):
             query.commit(sent, 0)
-    assert len(topic.bodies()) == min(windows * 20, 50)
+    assert len(topic.bodies()) <= batches * 20
     query.abort(sent, 0)  # as after a commit that failed
     plan = query.plan(0)
     again = [query.task(plan, number, [rows(["other"])]) for number in range(3)]
@@ -158,7 +161,7 @@ def test_a_history_of_crashes_leaves_each_row_once(
                 sent.append(query.task(plan, number, [rows(bodies[number::2])]))
             with monkeypatch.context() as patch:
                 if chance.random() < 0.6:
-                    killed_while_committing(patch, chance.randrange(4))
+                    killed_while_delivering(patch, chance.randrange(4))
                 try:
                     query.commit(sent, batch_id)
                     done = chance.random() < 0.6
@@ -183,12 +186,12 @@ def test_what_is_decided_is_finished_by_who_answers_the_broker(
         )  # fmt: skip
         sent = [query.task(query.plan(0), 0, [rows(numbers(50))])]
         with monkeypatch.context() as patch:
-            killed_while_committing(patch, 1)
+            killed_while_delivering(patch, 1)
             with pytest.raises(Killed):
                 query.commit(sent, 0)
         with answer_checks(name_server=broker.name_server):
             wait_until(lambda: len(topic.bodies()) >= 50, "the rest")
-            wait_until(lambda: ended(topic) > 50, "the end of what was asked about")
+            wait_until(lambda: open_and_ended(topic)[1] > 0, "the end of what was asked about")
         assert topic.bodies() == numbers(50)
 
 
@@ -196,9 +199,7 @@ def asked(query: Query, topic: Topic, **how: Any) -> list[LocalTransactionState]
     """What is answered about each half message."""
     options = WriteOptions(name_servers=(topic.broker.name_server,))
     checks = CheckBacks(options, **how)
-    views = [
-        view for own in stored(topic.broker, "RMQ_SYS_TRANS_HALF_TOPIC").values() for view in own
-    ]
+    views = [view for own in stored(topic.broker, HALF_TOPIC).values() for view in own]
     return [checks(cast(MessageView, _Asked(view, topic.name))) for view in views]
 
 
@@ -218,29 +219,66 @@ def test_answers_about_half_messages(
     plan = query.plan(0)
     with pytest.raises(Killed):
         query.task(plan, 0, killed_after([rows(numbers(20))]))
+    assert asked(query, topic) == []
+    lost = query.task(plan, 0, [rows(["lost"])])
     sent = [query.task(plan, 0, [rows(["a"])])]
-    assert set(asked(query, topic)) == {unknown}
+    assert asked(query, topic) == [unknown, unknown]
     with monkeypatch.context() as patch:
-        killed_while_committing(patch, 0)
+        killed_while_delivering(patch, 0)
         with pytest.raises(Killed):
             query.commit(sent, 0)
-    assert asked(query, topic) == [rollback] * 20 + [unknown]
+    assert asked(query, topic) == [rollback, unknown]
     assert topic.bodies() == []
-    assert asked(query, topic, take_over_ms=0) == [rollback] * 21
+    assert asked(query, topic, take_over_ms=0) == [rollback, rollback]
     assert topic.bodies() == ["a"]
     query.commit([query.task(query.plan(0), 0, [rows(["a"])])], 0)
+    query.commit([lost], 0)
     assert topic.bodies() == ["a"]
-    assert asked(query, topic) == [rollback] * 21
+    assert asked(query, topic) == [rollback, rollback]
 
 
-def test_two_do_not_commit_at_once(query: Query, topic: Topic) -> None:
+def test_two_do_not_deliver_at_once(query: Query, topic: Topic) -> None:
     query._options["brokerWaitMs"] = "0"
     sent = [query.task(query.plan(0), 0, [rows(["a"])])]
     options = query.new_writer()._plan.options
     other = Decisions(options, "stream:q-1:0")
     ledger = Ledger(topic.broker.address, "broker-a", "tests")
-    with other._lease(ledger), pytest.raises(NetworkError, match="another process commits"):
+    with other._lease(ledger), pytest.raises(NetworkError, match="another process delivers"):
         query.commit(sent, 0)
     assert topic.bodies() == []
     query.commit(sent, 0)
     assert topic.bodies() == ["a"]
+
+
+def test_a_driver_that_was_slow_delivers_nothing_again(
+    query: Query, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its decision and its delivery, another process did that, or half of it."""
+    finish, batches = Decisions.finish, 0
+
+    def after_another(own: Decisions, decision: Decision, *, fresh: bool) -> None:
+        options = query.new_writer()._plan.options
+        with monkeypatch.context() as patch:
+            killed_while_delivering(patch, batches)
+            with suppress(Killed):
+                finish(Decisions(options, decision.write), decision, fresh=False)
+        finish(own, decision, fresh=fresh)
+
+    for batches in (0, 2, 100):
+        sent = [query.task(query.plan(batches), 0, [rows(numbers(100, batches * 100))])]
+        with monkeypatch.context() as patch:
+            patch.setattr(Decisions, "finish", after_another)
+            query.commit(sent, batches)
+    expected = [one for start in (0, 200, 10_000) for one in numbers(100, start)]
+    assert topic.bodies() == sorted(expected)
+
+
+def test_rows_that_are_gone_are_told(query: Query, topic: Topic) -> None:
+    ledger = Ledger(topic.broker.address, "broker-a", "tests")
+    sent = cast(PreparedRows, query.task(query.plan(0), 0, [rows(["a"])]))
+    (share,) = sent.shares.values()
+    other = msgspec.structs.replace(share.attempts[0], lists=[ledger.write("other", b"note")])
+    share.attempts[:] = [other]
+    with pytest.raises(DataLossError, match="does not have what stream:q-1:0 staged"):
+        query.commit([sent], 0)
+    assert topic.bodies() == []

@@ -115,6 +115,6 @@ class _Told:
 
 
 _MEANING: Final = {
-    "UNKNOWN": "not decided, or being committed; half messages are kept",
+    "UNKNOWN": "not decided, or being delivered; half messages are kept",
     "ROLLBACK": "decided; half messages that are left over are dropped",
 }

@@ -18,8 +18,7 @@ from orbitmq.blocking.transaction_producer import TransactionProducer
 from orbitmq.client.namespace import with_namespace
 from orbitmq.producer.local_transactions import LocalTransactionState
 from orbitmq.spark.cluster import ClusterSettings, cluster_of
-from orbitmq.spark.decisions import Decision, Decisions
-from orbitmq.spark.half_messages import WRITE_PROPERTY
+from orbitmq.spark.decisions import WRITE_PROPERTY, Decision, Decisions
 from orbitmq.spark.ledger import LEDGER_TOPIC, Ledger
 from orbitmq.spark.routes import fetch_route, master_addresses
 from orbitmq.spark.write_options import PRODUCER_GROUP, WriteOptions
@@ -37,9 +36,8 @@ _REMEMBERED: Final = 10_000
 class CheckBacks:
     """Says how the transaction of a half message ended.
 
-    It is never to be committed: what counts is committed through the half messages as the tasks
-    sent them, and what a broker asks about is a copy of one. So the answer is ROLLBACK when the
-    write is done, or decided without the message, and UNKNOWN until then.
+    It is never to be committed: it stands for rows that are delivered as other messages are. So the
+    answer is ROLLBACK when the write is done, or decided without them, and UNKNOWN until then.
     """
 
     def __init__(
@@ -79,7 +77,7 @@ class CheckBacks:
         if not decisions.is_done(decision):
             if time.time_ns() // 1_000_000 - decision.made_ms < self._take_over_ms:
                 return LocalTransactionState.UNKNOWN
-            log.warning("%s was decided and not finished: it is committed now", decision.write)
+            log.warning("%s was decided and not finished: it is delivered now", decision.write)
             decisions.finish(decision, fresh=False)
         if len(self._done) >= _REMEMBERED:
             self._done.clear()
@@ -117,7 +115,7 @@ def answer_checks(
     Args:
         group: the option group of the writes.
         take_over_ms: what was decided and not finished for so long, because the driver is gone, it
-            commits. Default: a minute.
+            delivers. Default: a minute.
         on_answer: called with the name of the write and each answer, in a thread of the producer's.
         settings: of the cluster.
 

@@ -1,10 +1,10 @@
-"""deliveryGuarantee=exactly_once, in the driver: which half messages count, and their delivery.
+"""deliveryGuarantee=exactly_once, in the driver: which attempts count, and that their rows arrive.
 
-A write is decided when a note on its brokers names the attempts whose half messages count. Only
-then are these committed; so whoever finds the note can go on where another one stopped: the driver
-that runs the batch again, or :mod:`orbitmq.spark.check_backs`. What was committed is found in the
-topic, where each message says which half message it was. What counts is committed through the half
-messages as they were sent, so a broker that asks about one is told to drop what it asks about.
+A write is decided when a note on its brokers names the attempts that count. Only then are the rows
+they staged delivered; so whoever finds the note can go on where another one stopped: the driver
+that runs the batch again, or :mod:`orbitmq.spark.check_backs`. What was delivered is found in the
+topic by the rows' unique ids. The half messages that stand for the rows are rolled back at the end,
+whatever was decided: all that they are for is that brokers ask about them.
 """
 
 from __future__ import annotations
@@ -12,60 +12,54 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from secrets import token_hex
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError, NetworkError, for_code
+from orbitmq.errors import BrokerError, DataLossError, NetworkError
 from orbitmq.message import MessageQueue
 from orbitmq.net.blocking import CONNECTIONS
 from orbitmq.spark.begins import settle
-from orbitmq.spark.ledger import LEDGER_QUEUES, LEDGER_TOPIC, STORED, Ledger
+from orbitmq.spark.delivery import Delivery
+from orbitmq.spark.ledger import LEDGER_QUEUES, LEDGER_TOPIC, Ledger
 from orbitmq.spark.options import TOOLS_GROUP
 from orbitmq.spark.patience import Patience, patiently
 from orbitmq.spark.planning import QueueRange
 from orbitmq.spark.pulling import RangeReader
 from orbitmq.spark.queue_ends import queue_ends
 from orbitmq.spark.routes import fetch_route, master_addresses
+from orbitmq.spark.staged import ATTEMPT_DIGITS, HalfMessage, StagedList
 from orbitmq.spark.write_options import WriteOptions
 from orbitmq.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueues
 from orbitmq.wire.headers import EndTransactionRequestHeader
-from orbitmq.wire.message_view import decode_records
-from orbitmq.wire.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from orbitmq.wire.message_view import MessageView, decode_records
+from orbitmq.wire.properties import UNIQ_KEY
+from orbitmq.wire.record import TRANSACTION_ROLLBACK
 
 log = logging.getLogger("orbitmq.spark")
 
-HALF: Final = np.dtype(
-    [("row", "<i8"), ("log_offset", "<i8"), ("half_offset", "<i8"), ("queue", "<i4"),
-     ("placed", "?")]
-)  # fmt: skip
-"""A half message: its row, where it is in the log and among the half messages, which queue it is
-for, and whether its order there matters."""
-Halves: TypeAlias = npt.NDArray[Any]
-
-WINDOW: Final = 256
+WRITE_PROPERTY: Final = "orbitmq_spark_write"
+"""In all that a task brings to a broker: the write it belongs to, a space, and the attempt."""
 RENEW_SECONDS: Final = 20.0
-"""How often the right to commit is renewed; brokers keep it for 60 seconds."""
+"""How often the right to deliver is renewed; brokers keep it for 60 seconds."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One attempt of a task: ``chunks`` notes list its half messages on this broker."""
+    """One attempt of a task: where in this broker's log the ``lists`` are of what it staged."""
 
     tag: str
-    chunks: int
+    lists: list[int]
     rows: int
 
 
 class Share(msgspec.Struct, frozen=True):
-    """One broker's part of a write: who sent to it, and where its queues ended before a commit."""
+    """One broker's part of a write: who sent to it, and where its queues ended before."""
 
     attempts: list[Attempt]
     ends: dict[str, dict[int, int]]
@@ -85,16 +79,6 @@ class Decision(msgspec.Struct, frozen=True):
         return {one.tag for share in self.brokers.values() for one in share.attempts}
 
 
-def encode_halves(halves: Halves) -> bytes:
-    """Half messages as a note has them."""
-    return zlib.compress(halves.tobytes(), 1)
-
-
-def rows_key(scope: str, tag: str, chunk: int) -> str:
-    """The key of a note that lists half messages."""
-    return f"{scope}:{tag}:{chunk}"
-
-
 class Decisions:
     """What became of one ``write``."""
 
@@ -110,7 +94,7 @@ class Decisions:
         return msgspec.json.decode(notes[0].body, type=Decision) if notes else None
 
     def commit(self, shares: Iterable[dict[str, Share]], earlier: Decision | None) -> None:
-        """Have what the tasks sent count, and commit it; or what ``earlier`` says instead."""
+        """Have what the tasks sent count, and deliver it; or what ``earlier`` says instead."""
         every = [*shares]
         sent = self._merged(every)
         decision = earlier or (self.decide(every) if sent.tags else None)
@@ -139,28 +123,33 @@ class Decisions:
             ends[topic] = queue_ends(ledger.address, queue, queues, access)
 
     def finish(self, decision: Decision, *, fresh: bool) -> None:
-        """Commit all that counts and is not committed yet.
+        """Deliver all that counts and is not there yet.
 
-        ``fresh`` says that nobody began to before. Raises NetworkError or BrokerError when a broker
-        stays away; what is decided stays so.
+        ``fresh`` says that the decision is known to be on all its brokers. Raises NetworkError or
+        BrokerError when a broker stays away; what is decided stays so.
         """
         if not fresh:
             self._spread(decision)
         for name, share in decision.brokers.items():
             if share.attempts:
-                self._finish(decision, name, share, fresh=fresh)
+                self._finish(decision, name, share)
 
     def is_done(self, decision: Decision) -> bool:
-        """Whether all that counts was committed."""
+        """Whether all that counts was delivered."""
         return all(
             ledger.find(f"{self._scope}:done")
             for name, ledger in self._ledgers(decision).items()
             if decision.brokers[name].attempts
         )
 
-    def drop(self, ledger: Ledger, halves: Halves) -> None:
+    def drop(self, ledger: Ledger, halves: Iterable[HalfMessage]) -> None:
         """Roll half messages of one broker back."""
-        self._end(ledger, halves, TRANSACTION_ROLLBACK, self._options.group, lambda: None)
+        requests = [
+            (RequestCode.END_TRANSACTION, _rollback(one, self._options.group, ledger))
+            for one in dict.fromkeys(halves)
+        ]
+        with CONNECTIONS.borrow(ledger.address, self._options.access) as connection:
+            connection.request_all(requests)
 
     def drop_all(self, shares: Iterable[dict[str, Share]]) -> None:
         """Roll back what tasks sent and does not count, as far as brokers can be reached."""
@@ -171,9 +160,9 @@ class Decisions:
             kept = {tag for decision in decided if decision for tag in decision.tags}
             for name, share in merged.brokers.items():
                 ledgers[name].write_and_find(f"{self._scope}:dropped", b"{}")
-                for attempt in share.attempts:
-                    if attempt.tag not in kept:
-                        self.drop(ledgers[name], self._halves(ledgers[name], attempt))
+                unkept = [one for one in share.attempts if one.tag not in kept]
+                lists = self._lists(ledgers[name], unkept)
+                self.drop(ledgers[name], (one.half for _, one in lists))
         except (NetworkError, BrokerError) as error:
             log.warning("half messages of %s stay open for now: %s", self._write, error)
 
@@ -198,31 +187,49 @@ class Decisions:
                 return first
         return decision
 
-    def _finish(self, decision: Decision, name: str, share: Share, *, fresh: bool) -> None:
+    def _finish(self, decision: Decision, name: str, share: Share) -> None:
         ledger = self._ledgers(decision)[name]
-        patience = Patience(f"committing {self._write}", self._options.broker_wait_ms)
+        patience = Patience(f"delivering {self._write}", self._options.broker_wait_ms)
+        lists: list[tuple[str, StagedList]] = []
         while True:
             try:
                 with self._lease(ledger) as renew:
-                    if not fresh and ledger.find(f"{self._scope}:done"):
+                    own, notes = ledger.write_and_find(f"{self._scope}:delivering", b"{}")
+                    begun = notes[0].log_offset < own
+                    if begun and ledger.find(f"{self._scope}:done"):
                         return
-                    present = set() if fresh else self._committed(ledger, share)
-                    for attempt in share.attempts:
-                        halves = self._halves(ledger, attempt)
-                        missing = halves[~np.isin(halves["log_offset"], [*present])]
-                        self._end(ledger, missing, TRANSACTION_COMMIT, decision.group, renew)
+                    present = self._delivered(ledger, share) if begun else set()
+                    lists = self._lists(ledger, share.attempts)
+                    self._deliver(ledger, decision.group, lists, present, renew)
                     ledger.write(f"{self._scope}:done", b"{}")
             except (NetworkError, BrokerError) as error:
                 patience.wait_after(error)
-                fresh = False
             else:
-                return
+                break
+        try:
+            self.drop(ledger, (one.half for _, one in lists))
+        except (NetworkError, BrokerError) as error:
+            log.warning("half messages of %s stay open, though it is done: %s", self._write, error)
 
-    def _committed(self, ledger: Ledger, share: Share) -> set[int]:
-        """The half messages whose messages are in their topics."""
+    def _deliver(
+        self,
+        ledger: Ledger,
+        group: str,
+        lists: list[tuple[str, StagedList]],
+        present: set[bytes],
+        renew: Callable[[], None],
+    ) -> None:
+        with closing(Delivery(ledger, self._options, group, renew)) as delivery:
+            for owner, one in lists:
+                delivery.send(one, partial(_is_of, owner), present)
+            delivery.finish()
+
+    def _delivered(self, ledger: Ledger, share: Share) -> set[bytes]:
+        """The unique ids of what is in the topics already."""
         settle(ledger, self._scope)
         access = self._options.access
-        found: set[int] = set()
+        tags = {attempt.tag for attempt in share.attempts}
+        found: set[bytes] = set()
         for topic, begins in share.ends.items():
             queue = MessageQueue(topic, ledger.broker_name, 0)
             ends = queue_ends(ledger.address, queue, begins, access)
@@ -232,36 +239,26 @@ class Decisions:
                     topic, ledger.broker_name, number, ledger.address, begin, ends[number]
                 )
                 for _, data in reader.read([span] if span.rows > 0 else []):
-                    found.update(view.prepared_transaction_offset for view in decode_records(data))
+                    ids = (view.property(UNIQ_KEY) or "" for view in decode_records(data))
+                    found.update(one.encode() for one in ids if one[:ATTEMPT_DIGITS] in tags)
         return found
 
-    def _halves(self, ledger: Ledger, attempt: Attempt) -> Halves:
-        """The half messages of ``attempt``; raises NetworkError when they are not all listed."""
-        chunks = []
-        for index in range(attempt.chunks):
-            notes = ledger.find(rows_key(self._scope, attempt.tag, index))
-            if not notes:
-                raise NetworkError(
-                    f"the list of half messages of {self._write} is not found yet", ledger.address
-                )
-            chunks.append(np.frombuffer(zlib.decompress(notes[0].body), HALF))
-        return np.concatenate(chunks) if chunks else np.zeros(0, HALF)
+    def _lists(self, ledger: Ledger, attempts: Iterable[Attempt]) -> list[tuple[str, StagedList]]:
+        """What ``attempts`` staged on one broker, and whose it is, as messages say it.
 
-    def _end(self, ledger: Ledger, halves: Halves, how: int, group: str, renew: Any) -> None:
-        """Commit or roll back; raises the error of the first that is refused."""
-        with CONNECTIONS.borrow(ledger.address, self._options.access) as connection:
-            for window in _windows(halves):
-                renew()
-                requests = [
-                    (RequestCode.END_TRANSACTION, _end_header(one, how, group, ledger), b"")
-                    for one in window.tolist()
-                ]
-                for answer in connection.exchange(requests):
-                    if answer.code not in STORED:
-                        raise for_code(
-                            answer.code, answer.remark, ledger.address,
-                            self._options.access.access_key,
-                        )  # fmt: skip
+        Raises DataLossError where it is gone.
+        """
+        found = []
+        for attempt in attempts:
+            owner = f"{self._scope} {attempt.tag}"
+            with closing(ledger.read(attempt.lists)) as messages:
+                for message in messages:
+                    if not _is_of(owner, message):
+                        raise DataLossError(
+                            f"{ledger.address} does not have what {self._write} staged there"
+                        )
+                    found.append((owner, msgspec.msgpack.decode(message.body, type=StagedList)))
+        return found
 
     def _ledgers(self, decision: Decision) -> dict[str, Ledger]:
         """By broker name; raises NetworkError when one is away for longer than brokerWaitMs."""
@@ -291,7 +288,7 @@ class Decisions:
 
     @contextmanager
     def _lease(self, ledger: Ledger) -> Iterator[Any]:
-        """The right to commit on one broker: nobody else has it in the block."""
+        """The right to deliver on one broker: nobody else has it in the block."""
         number = zlib.crc32(self._scope.encode()) % LEDGER_QUEUES
         queues = MessageQueues([MessageQueue(LEDGER_TOPIC, ledger.broker_name, number)])
         request = LockBatchRequestBody(TOOLS_GROUP, self._client_id, queues)
@@ -305,8 +302,8 @@ class Decisions:
                 answer = connection.request(RequestCode.LOCK_BATCH_MQ, body=request.encode())
             if not LockBatchResponseBody.decode(answer.body).lock_ok_mq_set:
                 raise NetworkError(
-                    f"{ledger.address} does not let {self._write} be committed: another process "
-                    f"commits, or {LEDGER_TOPIC} has fewer than {LEDGER_QUEUES} queues",
+                    f"{ledger.address} does not let {self._write} be delivered: another process "
+                    f"delivers, or {LEDGER_TOPIC} has fewer than {LEDGER_QUEUES} queues",
                     ledger.address,
                 )
             renewed = time.monotonic()
@@ -319,34 +316,19 @@ class Decisions:
                 with CONNECTIONS.borrow(ledger.address, self._options.access) as connection:
                     connection.request(RequestCode.UNLOCK_BATCH_MQ, body=request.encode())
             except (NetworkError, BrokerError) as error:
-                log.warning("the right to commit %s is kept for a minute: %s", self._write, error)
+                log.warning("the right to deliver %s is kept for a minute: %s", self._write, error)
 
 
-def _windows(halves: Halves) -> Iterator[Halves]:
-    """What may be under way at once: of messages whose order matters one a queue."""
-    placed, others = halves[halves["placed"]], halves[~halves["placed"]]
-    ranks = np.zeros(len(placed), np.int64)
-    for queue in np.unique(placed["queue"]):
-        own = placed["queue"] == queue
-        ranks[own] = np.arange(np.count_nonzero(own))
-    by_rank = placed[np.argsort(ranks, kind="stable")]
-    ends = np.cumsum(np.bincount(ranks)) if len(ranks) else np.zeros(0, np.int64)
-    for begin, end in pairwise([0, *ends.tolist()]):
-        for at in range(begin, end, WINDOW):
-            yield by_rank[at : min(at + WINDOW, end)]
-    for at in range(0, len(others), WINDOW):
-        yield others[at : at + WINDOW]
+def _is_of(owner: str, message: MessageView) -> bool:
+    return message.property(WRITE_PROPERTY) == owner
 
 
-def _end_header(
-    one: tuple[int, int, int, int, bool], how: int, group: str, ledger: Ledger
-) -> EndTransactionRequestHeader:
-    _, log_offset, half_offset, _, _ = one
+def _rollback(one: HalfMessage, group: str, ledger: Ledger) -> EndTransactionRequestHeader:
     return EndTransactionRequestHeader(
         producer_group=group,
-        tran_state_table_offset=half_offset,
-        commit_log_offset=log_offset,
-        commit_or_rollback=how,
+        tran_state_table_offset=one.half_offset,
+        commit_log_offset=one.log_offset,
+        commit_or_rollback=TRANSACTION_ROLLBACK,
         msg_id="",
         bname=ledger.broker_name,
     )

@@ -71,7 +71,7 @@ class Batch:
         if end > begin:
             self.kind = kind
             self.placed |= placed
-            self._take(Part(frames, begin, end))
+            self.take(Part(frames, begin, end))
         return end
 
     def halves(self) -> tuple[Batch, Batch]:
@@ -86,7 +86,7 @@ class Batch:
             ):
                 if part.end > part.begin:
                     half.kind, half.placed = self.kind, self.placed
-                    half._take(part)
+                    half.take(part)
         return halves
 
     def ids(self) -> list[bytes]:
@@ -102,10 +102,11 @@ class Batch:
             chosen = np.flatnonzero(wanted[at : at + end - begin])
             at += end - begin
             if len(chosen):
-                rest._take(Part(frames.only(begin + chosen), 0, len(chosen)))
+                rest.take(Part(frames.only(begin + chosen), 0, len(chosen)))
         return rest
 
-    def _take(self, part: Part) -> None:
+    def take(self, part: Part) -> None:
+        """Add ``part``."""
         self.parts.append(part)
         self.count += part.end - part.begin
         self.size += int(part.frames.offsets[part.end] - part.frames.offsets[part.begin])

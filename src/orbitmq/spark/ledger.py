@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
+from collections.abc import Generator, Iterable
 from typing import Final, NamedTuple
 
 from orbitmq import codes
@@ -22,9 +24,10 @@ from orbitmq.wire.headers import (
     QueryMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
+    ViewMessageRequestHeader,
 )
 from orbitmq.wire.ids import create_unique_id, decode_offset_message_id
-from orbitmq.wire.message_view import decode_records
+from orbitmq.wire.message_view import MessageView, decode_records
 from orbitmq.wire.properties import KEYS, UNIQ_KEY, encode_properties
 
 log = logging.getLogger("orbitmq.spark")
@@ -38,11 +41,12 @@ STORED: Final = {
 }
 """The codes that say that a message was stored, if not as safely as was asked for."""
 LEDGER_QUEUES: Final = 64
-"""Notes are written to the first of them; the others are there to be locked."""
+"""Notes are written to the first of them, staged rows to the others; all are there to be locked."""
 INDEX_WAIT_SECONDS: Final = 60.0
 """How long a note may take to be found by its key."""
 
 _PAGE: Final = 64
+_READ_AHEAD: Final = 8
 _END_OF_TIME: Final = (1 << 63) - 1
 _READ_AND_WRITE: Final = 6
 
@@ -69,11 +73,15 @@ class Ledger:
 
         Raises BrokerError, or NetworkError when it is not known whether it was stored.
         """
+        return self.store({KEYS: key}, body)
+
+    def store(self, pairs: dict[str, str], body: bytes, queue_id: int = 0) -> int:
+        """Store a message with these properties, as :meth:`write` does."""
         with CONNECTIONS.borrow(self.address, self._access) as connection:
-            answer = self._send(connection, key, body)
+            answer = connection.invoke(*self.request(pairs, body, queue_id))
             if answer.code == codes.TOPIC_NOT_EXIST:
                 self._make_topic(connection)
-                answer = self._send(connection, key, body)
+                answer = connection.invoke(*self.request(pairs, body, queue_id))
             if answer.code not in STORED:
                 raise for_code(
                     answer.code, f"{LEDGER_TOPIC}: {answer.remark}", self.address,
@@ -137,24 +145,54 @@ class Ledger:
             if key in (view.keys or "").split(" ")  # the index knows hashes only
         ]
 
-    def _send(self, connection: BlockingConnection, key: str, body: bytes) -> RemotingCommand:
-        pairs = {KEYS: key, UNIQ_KEY: create_unique_id()}
+    def request(
+        self, pairs: dict[str, str], body: bytes, queue_id: int = 0
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+        """The request that stores a message with these properties in the ledger's topic."""
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
             topic=LEDGER_TOPIC,
             default_topic="",  # no broker is to make it with other queues
             default_topic_queue_nums=LEDGER_QUEUES,
-            queue_id=0,
+            queue_id=queue_id,
             sys_flag=0,
             born_timestamp=time.time_ns() // 1_000_000,
             flag=0,
-            properties=encode_properties(pairs).decode(),
+            properties=encode_properties({UNIQ_KEY: create_unique_id(), **pairs}).decode(),
             reconsume_times=0,
             unit_mode=False,
             batch=False,
             bname=self.broker_name,
         )
-        return connection.invoke(RequestCode.SEND_MESSAGE_V2, header, body)
+        return RequestCode.SEND_MESSAGE_V2, header, body
+
+    def read(self, log_offsets: Iterable[int]) -> Generator[MessageView]:
+        """The messages at these places in the broker's log, several requests under way.
+
+        Raises BrokerError where there is none.
+        """
+        with CONNECTIONS.borrow(self.address, self._access) as connection:
+            under_way: deque[int] = deque()
+            answers: dict[int, RemotingCommand] = {}
+            for offset in log_offsets:
+                header = ViewMessageRequestHeader(offset, LEDGER_TOPIC)
+                under_way.append(connection.send(RequestCode.VIEW_MESSAGE_BY_ID, header))
+                if len(under_way) > _READ_AHEAD:
+                    yield self._message(connection, under_way.popleft(), answers)
+            while under_way:
+                yield self._message(connection, under_way.popleft(), answers)
+
+    def _message(
+        self, connection: BlockingConnection, opaque: int, answers: dict[int, RemotingCommand]
+    ) -> MessageView:
+        while opaque not in answers:
+            answer = connection.receive()
+            answers[answer.opaque] = answer
+        answer = answers.pop(opaque)
+        if answer.code != codes.SUCCESS:
+            raise for_code(answer.code, answer.remark, self.address, self._access.access_key)
+        (message,) = decode_records(answer.body)
+        return message
 
     def _make_topic(self, connection: BlockingConnection) -> None:
         header = CreateTopicRequestHeader(

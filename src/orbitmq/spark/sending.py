@@ -77,13 +77,25 @@ class Guard(Protocol):
         """What of a batch of unknown outcome, the only one under way in ``lane``, is not stored."""
 
 
+class Carrier(Protocol):
+    """How a batch travels, where not as itself."""
+
+    def request(
+        self, lane: Lane, batch: Batch
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+        """What is sent to the lane's broker for a batch."""
+
+    def stored(self, lane: Lane, batch: Batch, header: SendMessageResponseHeader) -> None:
+        """Called when the broker has it."""
+
+
 class Sender:
     """Sends messages as producer group ``group``.
 
     Any call may raise the error of a message added earlier: InvalidMessageError or BrokerError
     when a broker refuses it for good, or for now REFUSALS times, NetworkError when none was reached
     for ``broker_wait_ms``. A batch whose answer is lost is sent again, so a message may be stored
-    twice, unless a ``guard`` looks whether it was.
+    twice, unless a ``guard`` looks whether it was. With a ``carrier`` that says what is sent.
     """
 
     def __init__(
@@ -93,6 +105,7 @@ class Sender:
         access: Access = OPEN,
         broker_wait_ms: int = BROKER_WAIT_MS,
         guard: Guard | None = None,
+        carrier: Carrier | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._access = access
@@ -108,6 +121,7 @@ class Sender:
         self._singles_topic = ""
         self._added = 0
         self._guard = guard
+        self._carrier = carrier
 
     def add(self, topic: str, message: Outgoing) -> None:
         """Take one message; it leaves with others of its queue."""
@@ -138,6 +152,12 @@ class Sender:
         anywhere = np.flatnonzero(places == ANY)
         if len(anywhere):
             self._add_in_turn(lanes, frames.only(anywhere))
+
+    def deliver(self, lane: Lane, batch: Batch) -> None:
+        """Send a batch that is placed in a lane of the caller's, behind those before it."""
+        while lane.busy:
+            self._advance()
+        self._transmit(lane, batch)
 
     def _lanes_of(self, topic: str) -> Lanes:
         lanes = self._topics.get(topic)
@@ -269,6 +289,8 @@ class Sender:
     def _request(
         self, lane: Lane, batch: Batch
     ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+        if self._carrier is not None:
+            return self._carrier.request(lane, batch)
         single = batch.count == 1
         body = batch.body
         message = parts_of(body) if single else None
@@ -294,7 +316,9 @@ class Sender:
     def _answered(self, address: str, answer: RemotingCommand) -> None:
         lane, batch = self._under_way.pop((address, answer.opaque))
         if answer.code in STORED:
-            if self._guard is not None:
+            if self._carrier is not None:
+                self._carrier.stored(lane, batch, answer.header(SendMessageResponseHeader))
+            elif self._guard is not None:
                 at = answer.header(SendMessageResponseHeader).queue_offset
                 lane.next_offset = at + batch.count
             self._done(lane)

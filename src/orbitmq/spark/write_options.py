@@ -92,7 +92,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     guarantee: str = AT_LEAST_ONCE
     """deliveryGuarantee: ``at_least_once`` (default); ``idempotent``, whose rows a task that is run
     again looks for in the topic instead of sending them again; or ``exactly_once``, whose rows
-    are half messages until the whole batch is there, and then delivered together."""
+    wait on the brokers until the whole batch is there, and are then delivered together."""
     write_id: str | None = None
     """writeId: the name of a batch write, so that one that is started again under it is taken for
     the same. Streaming queries have one. Default: another one each time."""

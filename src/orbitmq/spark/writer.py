@@ -24,12 +24,13 @@ from pyspark.sql.types import StructType
 from orbitmq.errors import BrokerError, ConfigError, InvalidMessageError, NetworkError, RowError
 from orbitmq.spark.begins import Task
 from orbitmq.spark.decisions import Decision, Decisions, Share
-from orbitmq.spark.half_messages import HalfSender
 from orbitmq.spark.idempotence import Idempotence
 from orbitmq.spark.message_rows import MessageRows, pieces
 from orbitmq.spark.prompt import Prompt
 from orbitmq.spark.row_ids import RowIds
 from orbitmq.spark.sending import Sender
+from orbitmq.spark.staged import AttemptIds
+from orbitmq.spark.staging import Staging
 from orbitmq.spark.unique_ids import process_ids
 from orbitmq.spark.write_options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
 from orbitmq.spark.write_schema import check_write_schema
@@ -45,7 +46,7 @@ class SentMessages(WriterCommitMessage):
 
 
 class PreparedRows(SentMessages):
-    """Half messages that a task sent, as ``shares`` by broker; or the ``decision`` it found."""
+    """Rows that a task staged, as ``shares`` by broker; or the ``decision`` it found."""
 
     def __init__(
         self, count: int, write: str, shares: dict[str, Share], decision: Decision | None
@@ -171,20 +172,22 @@ def send_batches(
 
 
 def prepare_batches(batches: Iterator[Any], options: WriteOptions, task: Task) -> PreparedRows:
-    """Send every row as a half message; they are dropped where one fails. Raises RowError."""
-    sender = HalfSender(options, task)
+    """Stage every row; they are dropped where one fails. Raises RowError."""
+    staging = Staging(options, task)
     try:
-        count = _add_all(batches, options, sender, None)
-        with _naming_rows(sender):
-            shares = sender.finish()
+        count = _add_all(batches, options, staging, staging.ids)
+        with _naming_rows(staging):
+            shares = staging.finish()
     except Exception:
-        sender.roll_back()
+        staging.roll_back()
         raise
-    return PreparedRows(count, task.write, shares, sender.decision)
+    finally:
+        staging.close()
+    return PreparedRows(count, task.write, shares, staging.decision)
 
 
 def deliver(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> None:
-    """Decide that the half messages of all tasks count, and commit them."""
+    """Decide that what all tasks staged counts, and deliver it."""
     prepared = [message for message in messages if isinstance(message, PreparedRows)]
     if prepared:
         decided = [message.decision for message in prepared if message.decision is not None]
@@ -193,7 +196,7 @@ def deliver(messages: Sequence[WriterCommitMessage | None], options: WriteOption
 
 
 def drop(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) -> bool:
-    """Roll back the half messages of tasks, unless they count; whether there may be such."""
+    """Drop what tasks staged, unless it counts; whether there may be such."""
     prepared = [message for message in messages if isinstance(message, PreparedRows)]
     if prepared:
         shares = [message.shares for message in prepared]
@@ -204,8 +207,8 @@ def drop(messages: Sequence[WriterCommitMessage | None], options: WriteOptions) 
 def _add_all(
     batches: Iterator[Any],
     options: WriteOptions,
-    sender: Sender | HalfSender,
-    row_ids: RowIds | None,
+    sender: Sender | Staging,
+    row_ids: RowIds | AttemptIds | None,
 ) -> int:
     """Hand all rows to ``sender``; how many they are. Raises RowError."""
     count = 0
@@ -220,7 +223,7 @@ def _add_all(
 
 
 @contextmanager
-def _naming_rows(sender: Sender | HalfSender, first: int = 0) -> Iterator[None]:
+def _naming_rows(sender: Sender | Staging, first: int = 0) -> Iterator[None]:
     """Errors become a RowError that names the first row that was not sent."""
     try:
         yield

@@ -10,7 +10,8 @@ import msgspec
 
 from orbitmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 
-_OFFSET: Final = struct.Struct(f">q{UNIT_SIZE - 8}x")
+_OFFSET: Final = f"q{UNIT_SIZE - 8}x"
+"""What struct is to take of a unit: where its record is."""
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -33,7 +34,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     @property
     def physical_offsets(self) -> list[int]:
         """Where in the commit log each of the messages is."""
-        return [offset for (offset,) in _OFFSET.iter_unpack(self.units)]
+        return list(struct.unpack(">" + _OFFSET * (len(self.units) // UNIT_SIZE), self.units))
 
 
 Arrival: TypeAlias = tuple[int, int, bytes]

@@ -22,7 +22,6 @@ import pytest
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.codes import RequestCode
-from orbitmq.names import HALF_TOPIC
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
 from orbitmq.spark.ledger import LEDGER_TOPIC
@@ -40,15 +39,15 @@ log = logging.getLogger("orbitmq.tests")
 SESSIONS = 2
 """How many drivers may give up."""
 LEASE_MS = 61_000
-"""Longer than brokers keep the right to commit for who has it."""
+"""Longer than brokers keep the right to deliver for who has it."""
 
 JVM, DRIVER, PLANNER, WRITER, EXECUTOR = "jvm", "driver", "planner", "writer", "executor"
 """What is killed: the driver's JVM, its Python, the Python processes that plan, those that send, or
 an executor of one that sends."""
 ENDING = (JVM, DRIVER)
 
-HALVES = HALF_TOPIC
-DONE = "notes of what is committed"
+STAGED = "batches that are staged"
+DONE = "notes of what is delivered"
 """Counted as topics are."""
 
 _PLANS = {RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_EARLIEST_MSG_STORETIME}
@@ -251,7 +250,9 @@ class Campaign:
         """Count; on the broker's thread, before it answers."""
         for queue, runs in written.by_queue.items():
             self.stored[queue.topic] += sum(len(run.units) for run in runs) // UNIT_SIZE
-            if queue.topic == LEDGER_TOPIC:
+            if queue.topic == LEDGER_TOPIC and queue.queue_id:
+                self.stored[STAGED] += sum(len(run.units) for run in runs) // UNIT_SIZE
+            elif queue.topic == LEDGER_TOPIC:
                 notes = [properties for run in runs for properties in run.properties]
                 self.stored[DONE] += sum(b":done" in bytes(note) for note in notes)
         try:
@@ -272,7 +273,7 @@ class Campaign:
                 copy["name"]: (_last(copy, "offsets"), _last(copy, "commits"))
                 for copy in self.copies
             }
-            # Who had the right to commit has it no longer.
+            # Who had the right to deliver has it no longer.
             self.clock.leap(LEASE_MS)
             self._since = self.stored.copy()
             del self._crashes[0]

@@ -11,9 +11,9 @@ import pytest
 from tests.spark.crashes.campaign import (
     DONE,
     DRIVER,
-    HALVES,
     JVM,
     PLANNER,
+    STAGED,
     WRITER,
     Campaign,
     Crash,
@@ -27,8 +27,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spar
 log = logging.getLogger("orbitmq.tests")
 
 PART = 100_000 // 2
-WHOLE_PART = 5_000
-"""Of what is written exactly once, a message at a time."""
+WHOLE_PART = 20_000
+A_BATCH = 4
+"""So many staged batches at least the third part of WHOLE_PART makes."""
 
 
 def test_every_guarantee_through_kills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_every_guarantee_through_kills(monkeypatch: pytest.MonkeyPatch, tmp_path
         # The driver's Python, in the middle of the very first batch.
         many.grow(PART)
         few.grow(WHOLE_PART)
-        assert campaign.crash(Crash(DRIVER, HALVES, chance.randrange(1, WHOLE_PART // 3))) == 1
+        assert campaign.crash(Crash(DRIVER, STAGED, chance.randrange(1, A_BATCH))) == 1
         assert campaign.progress["exactly once"] == (0, -1)
 
         # Queues that come while nobody looks. Then who sends and who plans die alone, and at last
@@ -57,8 +58,8 @@ def test_every_guarantee_through_kills(monkeypatch: pytest.MonkeyPatch, tmp_path
         many.grow(PART)
         few.grow(WHOLE_PART)
         crashes = [
-            Crash(WRITER, HALVES, chance.randrange(1, WHOLE_PART // 3)),
-            Crash(PLANNER, HALVES, chance.randrange(1, WHOLE_PART // 3)),
+            Crash(WRITER, STAGED, chance.randrange(1, A_BATCH)),
+            Crash(PLANNER, STAGED, chance.randrange(1, A_BATCH)),
             Crash(JVM, DONE, 1),
         ]
         assert campaign.crash(*crashes) == 3
@@ -86,14 +87,12 @@ def test_a_history_of_random_crashes(
         history.grow(count)
         limit = str(count // chance.randrange(4, 8))
         campaign.add("copy", history.topic.name, sink, guarantee, maxOffsetsPerTrigger=limit)
-        places = [HALVES, sink] if guarantee == "exactly_once" else [sink]
+        places = [STAGED, sink] if guarantee == "exactly_once" else [sink]
         happened: list[Crash] = []
         while len(happened) < wanted:
-            crash = Crash(
-                chance.choice([JVM, JVM, DRIVER, WRITER, PLANNER]),
-                chance.choice(places),
-                chance.randrange(1, 2 * count // wanted),
-            )
+            place, more = chance.choice(places), chance.randrange(1, 2 * count // wanted)
+            more = more // 2000 + 1 if place == STAGED else more
+            crash = Crash(chance.choice([JVM, JVM, DRIVER, WRITER, PLANNER]), place, more)
             if not campaign.crash(crash):
                 break
             happened.append(crash)

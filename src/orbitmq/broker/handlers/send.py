@@ -31,6 +31,7 @@ log = logging.getLogger("orbitmq.broker")
 SendRequestHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
 _SEND_V1: Final = int(RequestCode.SEND_MESSAGE)
+_SEND_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 
 
 class SendHandlers:
@@ -77,9 +78,10 @@ class SendHandlers:
             noted = [sent for sent in noted if self._has_room(*sent)]
         first = 0
         while first < len(noted):
-            answers = self._send_plain(noted, first)
-            self._answers.add_all(noted[first : first + len(answers)], answers)
-            first += len(answers)
+            if noted[first][0].code != _SEND_BATCH:
+                answers = self._send_plain(noted, first)
+                self._answers.add_all(noted[first : first + len(answers)], answers)
+                first += len(answers)
             if first < len(noted):
                 self._send_one(*noted[first])
                 first += 1
