@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.errors import ConfigError, InvalidMessageError, RowError
 from orbitmq.message import Message, MessageQueue
-from orbitmq.spark import message_rows
 from orbitmq.spark.frames import ALONE, Frames
-from orbitmq.spark.message_rows import MAX_BODY_BYTES, MessageRows, Messages, pieces
+from orbitmq.spark.message_rows import MAX_BODY_BYTES, MessageRows, Messages
 from orbitmq.spark.unique_ids import UniqueIds
 from orbitmq.spark.write_options import Compression, WriteOptions, write_options
 from orbitmq.spark.writer import send_batches
@@ -288,23 +287,3 @@ def test_options_are_read() -> None:
     assert (found.texts, found.properties) == ({"tags": "t"}, {"a": "b"})
     assert found.delay == {"deliverTime": int(datetime(2030, 1, 31, tzinfo=UTC).timestamp()) * 1000}
     assert found.compression == Compression(CompressionType.ZLIB, 5, 1024)
-
-
-@given(
-    st.lists(st.lists(st.binary(min_size=1, max_size=30), max_size=20), max_size=4),
-    st.integers(1, 200),
-)
-def test_large_batches_are_taken_in_pieces(batches: list[list[bytes]], size: int) -> None:
-    whole = [pa.RecordBatch.from_pydict({"body": pa.array(rows, pa.binary())}) for rows in batches]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(message_rows, "PIECE_BYTES", size)
-        cut = list(pieces(whole))
-    rows = [body for piece in cut for body in piece.column("body").to_pylist()]
-    assert rows == [body for bodies in batches for body in bodies]
-    assert len(cut) >= len([bodies for bodies in batches if bodies])
-    for piece in cut:
-        if piece.num_rows > 1:
-            assert piece.num_rows <= size  # each takes a byte and an offset at least
-        if piece.num_rows:
-            sent = [body for _, body, _ in only(piece)]
-            assert sent == piece.column("body").to_pylist()

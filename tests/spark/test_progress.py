@@ -93,6 +93,20 @@ def test_a_query_of_another_source_has_no_lag() -> None:
     assert str(progress) == "flights: batch 3, 10 rows in 1.5 s, 1,234 rows/s"
 
 
+def test_a_client_of_spark_connect_gets_offsets_as_texts() -> None:
+    report = Report(3, 60, 100)
+    expected = query_progress(report)
+    document = json.loads(report.json)
+    (source,) = document["sources"]
+    for name in ("startOffset", "endOffset", "latestOffset"):
+        source[name] = json.dumps(source[name])
+    report.json = json.dumps(document)
+    assert query_progress(report) == expected
+    source["latestOffset"] = "not JSON"
+    report.json = json.dumps(document)
+    assert query_progress(report).lag is None
+
+
 def test_the_first_batch_begins_where_its_end_says() -> None:
     (source,) = query_progress(Report(0, 60, 100)).sources
     assert source.begin[Queue("flights", "broker-a", 0)] == 50

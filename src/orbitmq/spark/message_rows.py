@@ -5,7 +5,7 @@ What a row cannot be is an error that names the first such row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -38,10 +38,6 @@ from orbitmq.wire.properties import (
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """What brokers take by default."""
 
-PIECE_BYTES: Final = 2 * 1024 * 1024
-"""As much is made messages of at a time: what is larger leaves the processor's cache and has memory
-given to it anew each time, page by page, which costs more than the copying."""
-
 _TEXTS: Final = {"tags": TAGS, "keys": KEYS, "shardingKey": SHARDING_KEY}
 _DELAYS: Final = {
     "delayTimeLevel": DELAY,
@@ -53,17 +49,6 @@ _ID_BEGIN: Final = np.frombuffer(f"{UNIQ_KEY}\x01".encode(), np.uint8)
 _ID_END: Final = 2
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-
-
-def pieces(batches: Iterable[Any]) -> Iterator[Any]:
-    """The same rows as Arrow batches of at most about PIECE_BYTES."""
-    for batch in batches:
-        rows = max(1, batch.num_rows * PIECE_BYTES // max(batch.nbytes, 1))
-        if rows >= batch.num_rows:
-            yield batch
-            continue
-        for begin in range(0, batch.num_rows, rows):
-            yield batch.slice(begin, rows)
 
 
 class Messages(NamedTuple):

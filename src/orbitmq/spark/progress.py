@@ -56,6 +56,9 @@ class SourceOffsets(NamedTuple):
 def query_progress(report: Any) -> QueryProgress:
     """The figures of a StreamingQueryProgress, of a listener's event or ``query.lastProgress``."""
     document = json.loads(report.json)
+    for source in document["sources"]:
+        for name in ("startOffset", "endOffset", "latestOffset"):
+            source[name] = _document(source.get(name))
     reports = [source for source in document["sources"] if lag_of(source.get("latestOffset"))]
     sources = tuple(map(_offsets, reports))
     lags = [lag for source in reports if (lag := lag_of(source["latestOffset"]))]
@@ -147,6 +150,14 @@ class ProgressListener(StreamingQueryListener):
     def failed(self) -> int:
         """How many queries ended with an error."""
         return self._failed
+
+
+def _document(offset: Any) -> Any:
+    """An offset as it was given to Spark: a client of Spark Connect gets it as a text."""
+    try:
+        return json.loads(offset) if isinstance(offset, str) else offset
+    except ValueError:
+        return offset  # of some other source
 
 
 def _offsets(source: Mapping[str, Any]) -> SourceOffsets:

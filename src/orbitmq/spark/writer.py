@@ -25,7 +25,7 @@ from orbitmq.errors import BrokerError, ConfigError, InvalidMessageError, Networ
 from orbitmq.spark.begins import Task
 from orbitmq.spark.decisions import Decision, Decisions, Share
 from orbitmq.spark.idempotence import Idempotence
-from orbitmq.spark.message_rows import MessageRows, pieces
+from orbitmq.spark.message_rows import MessageRows
 from orbitmq.spark.prompt import Prompt
 from orbitmq.spark.row_ids import RowIds
 from orbitmq.spark.sending import Sender
@@ -212,7 +212,7 @@ def _add_all(
 ) -> int:
     """Hand all rows to ``sender``; how many they are. Raises RowError."""
     count = 0
-    for batch in pieces(batches):
+    for batch in batches:
         with _naming_rows(sender, count):
             rows = MessageRows(batch, options, count)
             ids = process_ids().take(rows.count) if row_ids is None else row_ids.of(rows)
