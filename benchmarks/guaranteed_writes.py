@@ -68,8 +68,8 @@ class Query:
 
     def run(self, shape: Shape) -> Cost:
         """One more micro-batch."""
-        from orbitmq.spark.write_options import write_options
-        from orbitmq.spark.writer import RocketMQStreamWriter
+        from orbitmq.spark.sink.options import write_options
+        from orbitmq.spark.sink.writer import RocketMQStreamWriter
 
         began, used = time.perf_counter(), time.process_time()
         writer = RocketMQStreamWriter(self._schema, write_options(self._options))
@@ -115,7 +115,7 @@ def tasks(count: int = 2) -> Iterator[Tasks]:
 
 def _carry_out(pipe: Connection) -> None:
     """Tasks, until None comes."""
-    from orbitmq.spark import writer
+    from orbitmq.spark.sink import writer
 
     context = _Context()
     setattr(writer, "TaskContext", context)  # noqa: B010 - nobody else asks for it

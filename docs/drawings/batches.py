@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from docs.drawings.shapes import GREY, Drawing, Kind
-from orbitmq.spark.planning import QueueRange, TaskLimits, pack
+from orbitmq.spark.source.planning import QueueRange, TaskLimits, pack
 
 LIVES: Final = ("broker", "source", "Spark", "checkpoint", "tasks", "sink")
 _STEPS: Final = (

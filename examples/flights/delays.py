@@ -133,7 +133,7 @@ def _advance(query: StreamingQuery, reported: int, on_rows: Callable[[int], None
 
 
 def _tell_lag(query: StreamingQuery, on_lag: Callable[[int], None]) -> None:
-    from orbitmq.spark.progress import query_progress
+    from orbitmq.spark.progress.listener import query_progress
 
     report = query.lastProgress
     lag = None if report is None else query_progress(report).lag

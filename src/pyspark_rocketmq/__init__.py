@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from orbitmq.spark.source import RocketMQDataSource as DefaultSource
+from orbitmq.spark.data_source import RocketMQDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -11,13 +11,13 @@ from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.codes import RequestCode
 from orbitmq.errors import DataLossError
 from orbitmq.net.blocking import BlockingConnection
-from orbitmq.spark import sending
-from orbitmq.spark.options import read_options
-from orbitmq.spark.planner import StreamPlanner
-from orbitmq.spark.reader import RocketMQReader
-from orbitmq.spark.schema import READ_SCHEMA
-from orbitmq.spark.sending import Outgoing, Sender
-from orbitmq.spark.topic import TopicClient
+from orbitmq.spark.sink import sending
+from orbitmq.spark.sink.sending import Outgoing, Sender
+from orbitmq.spark.source.options import read_options
+from orbitmq.spark.source.planner import StreamPlanner
+from orbitmq.spark.source.reader import RocketMQReader
+from orbitmq.spark.source.schema import READ_SCHEMA
+from orbitmq.spark.source.topic import TopicClient
 from orbitmq.wire.headers import (
     CreateTopicRequestHeader,
     TopicRequestHeader,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from orbitmq.spark import lanes, sending
+from orbitmq.spark.sink import lanes, sending
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.spark.spark_tasks import Killed, Query, killed_after, killed_while_delivering, rows
 from tests.spark.topics import stored

@@ -10,9 +10,9 @@ import pytest
 from orbitmq import Admin
 from orbitmq.codes import RequestCode
 from orbitmq.net.blocking import CONNECTIONS, BlockingConnection
-from orbitmq.spark.planning import QueueRange
-from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.sending import Outgoing, Sender
+from orbitmq.spark.sink.sending import Outgoing, Sender
+from orbitmq.spark.source.planning import QueueRange
+from orbitmq.spark.source.pulling import RangeReader
 from orbitmq.wire.headers import OffsetResponseHeader, TopicQueueRequestHeader
 from orbitmq.wire.message_view import decode_records
 from orbitmq.wire.properties import encode_properties

@@ -15,12 +15,12 @@ import pytest
 from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.codes import RequestCode
 from orbitmq.net.blocking import BlockingConnection
-from orbitmq.spark import sending
-from orbitmq.spark.columns import ColumnDecoder
-from orbitmq.spark.options import read_options
-from orbitmq.spark.planner import StreamPlanner
-from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.sending import Outgoing, Sender
+from orbitmq.spark.sink import sending
+from orbitmq.spark.sink.sending import Outgoing, Sender
+from orbitmq.spark.source.columns import ColumnDecoder
+from orbitmq.spark.source.options import read_options
+from orbitmq.spark.source.planner import StreamPlanner
+from orbitmq.spark.source.pulling import RangeReader
 from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.headers import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from orbitmq.wire.ids import create_unique_id

@@ -14,7 +14,7 @@ import pytest
 
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.cli import main
-from orbitmq.spark import lanes
+from orbitmq.spark.sink import lanes
 from tests.docs.snippets import ADDRESS, snippet
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.spark.spark_tasks import Killed, Query, killed_after, killed_while_delivering, rows

@@ -83,8 +83,8 @@ def defaults(page: str, heading: str) -> dict[str, str]:
 
 
 def test_all_that_can_be_read_is_told() -> None:
-    from orbitmq.spark.options import READ_NAMES
-    from orbitmq.spark.schema import ALL_COLUMNS
+    from orbitmq.spark.source.options import READ_NAMES
+    from orbitmq.spark.source.schema import ALL_COLUMNS
 
     assert sorted(names(READ, "## Columns")) == sorted(ALL_COLUMNS.names)
     assert sorted({*names(READ, "## Options")}) == sorted(READ_NAMES)
@@ -92,8 +92,8 @@ def test_all_that_can_be_read_is_told() -> None:
 
 def test_all_that_can_be_written_is_told() -> None:
     from orbitmq.spark.option_values import ACCESS_OPTIONS
-    from orbitmq.spark.write_options import WRITE_NAMES
-    from orbitmq.spark.write_schema import WRITE_COLUMNS
+    from orbitmq.spark.sink.options import WRITE_NAMES
+    from orbitmq.spark.sink.schema import WRITE_COLUMNS
 
     assert sorted(names(WRITE, "## Columns to write")) == sorted(WRITE_COLUMNS)
     told = names(WRITE, "## Options of a write")
@@ -101,8 +101,8 @@ def test_all_that_can_be_written_is_told() -> None:
 
 
 def test_the_defaults_are_those_told() -> None:
-    from orbitmq.spark.options import read_options
-    from orbitmq.spark.write_options import write_options
+    from orbitmq.spark.sink.options import write_options
+    from orbitmq.spark.source.options import read_options
 
     base = {"nameServer": "127.0.0.1:9876", "topic": "flights"}
     needed = {
@@ -124,7 +124,7 @@ def test_the_defaults_are_those_told() -> None:
 
 
 def test_a_profile_is_written_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orbitmq.spark.options import read_options
+    from orbitmq.spark.source.options import read_options
 
     (tmp_path / "profiles.toml").write_text(snippet(READ, "[prod]", "toml"))
     monkeypatch.setenv("ORBITMQ_PROFILES", str(tmp_path / "profiles.toml"))
@@ -134,8 +134,8 @@ def test_a_profile_is_written_as_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_metrics_are_those_told() -> None:
-    from orbitmq.spark.metrics import prometheus_text
-    from orbitmq.spark.progress import ProgressListener
+    from orbitmq.spark.progress.listener import ProgressListener
+    from orbitmq.spark.progress.metrics import prometheus_text
 
     page = "docs/spark-progress.md"
     served = re.findall(r"^# TYPE (\w+) ", prometheus_text(ProgressListener()), re.MULTILINE)
@@ -143,8 +143,8 @@ def test_the_metrics_are_those_told() -> None:
 
 
 def test_the_formats_and_properties_of_decoding_are_those_told() -> None:
-    from orbitmq.spark.decoding import FORMATS
-    from orbitmq.spark.undecoded import ORIGIN, REASON
+    from orbitmq.spark.bodies.decoding import FORMATS
+    from orbitmq.spark.bodies.undecoded import ORIGIN, REASON
 
     told = names("docs/spark-decode.md")
     assert told == [*FORMATS, REASON, *ORIGIN.values()]

@@ -9,9 +9,9 @@ import pytest
 
 from orbitmq.errors import ConfigError
 from orbitmq.spark.kafka_names import RENAMED
-from orbitmq.spark.offsets import Position
-from orbitmq.spark.options import READ_NAMES, read_options
-from orbitmq.spark.write_options import WRITE_NAMES, write_options
+from orbitmq.spark.sink.options import WRITE_NAMES, write_options
+from orbitmq.spark.source.offsets import Position
+from orbitmq.spark.source.options import READ_NAMES, read_options
 from tests.docs.snippets import snippet, table_rows
 
 PAGE = "docs/spark-from-kafka.md"

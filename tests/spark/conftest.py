@@ -13,7 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.broker.embedded import EmbeddedBroker
-from orbitmq.spark import begins, local_session
+from orbitmq.spark import local_session
+from orbitmq.spark.sink import begins
 from tests.spark.spark_tasks import Query
 from tests.spark.topics import Topic
 
@@ -46,7 +47,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def _bring_worker_into_memory() -> None:
     """Read once what Python workers import: Spark gives each ten seconds, however cold the disk."""
-    modules = "pyspark.worker, pyspark.daemon, pyarrow, orbitmq.spark.reader, orbitmq.spark.writer"
+    own = "orbitmq.spark.source.reader, orbitmq.spark.sink.writer"
+    modules = f"pyspark.worker, pyspark.daemon, pyarrow, {own}"
     subprocess.run([sys.executable, "-W", "ignore", "-c", f"import {modules}"], check=True)
 
 

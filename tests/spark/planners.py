@@ -10,8 +10,8 @@ from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.codes import RequestCode
 from orbitmq.message import MessageQueue
 from orbitmq.net.connection import Connection
-from orbitmq.spark.options import read_options
-from orbitmq.spark.planner import StreamPlanner
+from orbitmq.spark.source.options import read_options
+from orbitmq.spark.source.planner import StreamPlanner
 from orbitmq.wire.bodies import TopicOffset, TopicStatsTable
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import PullMessageRequestHeader, TopicRequestHeader

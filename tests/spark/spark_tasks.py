@@ -20,9 +20,9 @@ from orbitmq.net.blocking import (
     BlockingConnection,
     ConnectionCache,
 )
-from orbitmq.spark import decisions, delivery, ledger, sending, staging, writer
-from orbitmq.spark.lanes import Lane
-from orbitmq.spark.write_options import write_options
+from orbitmq.spark.sink import decisions, delivery, ledger, sending, staging, writer
+from orbitmq.spark.sink.lanes import Lane
+from orbitmq.spark.sink.options import write_options
 from orbitmq.wire.command import RemotingCommand
 
 SCHEMA = StructType().add("body", BinaryType()).add("shardingKey", StringType())

@@ -11,14 +11,14 @@ from orbitmq import EmbeddedBroker, ServerTls, TlsMode
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ConfigError, NetworkError
 from orbitmq.net.blocking import Access
-from orbitmq.spark.choice import Choice
-from orbitmq.spark.options import ReadOptions, read_options
-from orbitmq.spark.planning import QueueRange
-from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.sending import Outgoing, Sender
-from orbitmq.spark.topic import TopicClient
-from orbitmq.spark.watch import ArrivalWatch
-from orbitmq.spark.write_options import write_options
+from orbitmq.spark.sink.options import write_options
+from orbitmq.spark.sink.sending import Outgoing, Sender
+from orbitmq.spark.source.choice import Choice
+from orbitmq.spark.source.options import ReadOptions, read_options
+from orbitmq.spark.source.planning import QueueRange
+from orbitmq.spark.source.pulling import RangeReader
+from orbitmq.spark.source.topic import TopicClient
+from orbitmq.spark.source.watch import ArrivalWatch
 from orbitmq.wire.message_view import decode_records
 from tests.net.certificates import Certificates
 from tests.net.seen import ACCOUNT, Seen, is_signed

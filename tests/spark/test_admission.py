@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.spark.admission import Admittance, limit_ends
-from orbitmq.spark.offsets import Offsets, Queue
-from orbitmq.spark.options import Admission
+from orbitmq.spark.source.admission import Admittance, limit_ends
+from orbitmq.spark.source.offsets import Offsets, Queue
+from orbitmq.spark.source.options import Admission
 
 QUEUES = st.builds(
     Queue, st.just("T"), st.sampled_from(["broker-a", "broker-b"]), st.integers(0, 12)

@@ -21,10 +21,11 @@ from orbitmq import Admin, EmbeddedBroker, Message, Producer
 from orbitmq.cli import main
 from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.errors import ArchiveError, ConfigError, DataLossError
-from orbitmq.spark import archive_files, archiving, replaying
-from orbitmq.spark.archiving import CommitFiles, archive, archive_schema
-from orbitmq.spark.replaying import replay
-from orbitmq.spark.sending import Outgoing, Sender
+from orbitmq.spark.archives import archiving, replaying
+from orbitmq.spark.archives import files as archive_files
+from orbitmq.spark.archives.archiving import CommitFiles, archive, archive_schema
+from orbitmq.spark.archives.replaying import replay
+from orbitmq.spark.sink.sending import Outgoing, Sender
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.message_view import MessageView
 from orbitmq.wire.properties import encode_properties
@@ -192,7 +193,9 @@ def test_a_kill_between_manifest_and_names(
 
 KILLED = """
 import os, signal, sys
-from orbitmq.spark import archiving, archive, replay
+from orbitmq.spark.archives import archiving
+from orbitmq.spark import archive
+from orbitmq.spark import replay
 archiving._FIRST_COMMIT_ROWS = archiving._SMALLEST_COMMIT_ROWS = 3
 archiving.FILE_BYTES = archiving.ROW_GROUP_BYTES = 1
 def on_progress(done, total):

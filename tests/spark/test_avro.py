@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.avro import avro_decoder, avro_schema, avro_type
+from orbitmq.spark.bodies.avro import avro_decoder, avro_schema, avro_type
 
 fastavro = pytest.importorskip("fastavro")
 

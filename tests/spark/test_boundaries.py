@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.boundaries import (
+from orbitmq.spark.source.boundaries import (
     Ago,
     Back,
     Boundary,
@@ -19,7 +19,7 @@ from orbitmq.spark.boundaries import (
     parse_time,
     parse_times,
 )
-from orbitmq.spark.offsets import Bounds, Offsets, Queue
+from orbitmq.spark.source.offsets import Bounds, Offsets, Queue
 
 A0, A1, B0 = Queue("T", "broker-a", 0), Queue("T", "broker-a", 1), Queue("T", "broker-b", 0)
 BOUNDS = {A0: Bounds(10, 100), A1: Bounds(0, 5), B0: Bounds(7, 7)}

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.errors import IllegalNameError
-from orbitmq.spark.choice import Choice, parse_assign, parse_pattern, parse_topic, parse_topics
-from orbitmq.spark.offsets import Queue
+from orbitmq.spark.source.choice import (
+    Choice,
+    parse_assign,
+    parse_pattern,
+    parse_topic,
+    parse_topics,
+)
+from orbitmq.spark.source.offsets import Queue
 
 NAMES = ["flights", "flights-eu", "bookings", "%RETRY%g", "%DLQ%flights", "RMQ_SYS_TRACE_TOPIC",
          "rmq_sys_wheel_timer", "DefaultCluster"]  # fmt: skip

@@ -11,11 +11,11 @@ from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.codes import RequestCode
 from orbitmq.errors import ConfigError, DataLossError
-from orbitmq.spark.options import ReadOptions, read_options
-from orbitmq.spark.planner import StreamPlanner
-from orbitmq.spark.reader import RocketMQReader
-from orbitmq.spark.schema import READ_SCHEMA
-from orbitmq.spark.topic_queues import DISCOVERY_SECONDS
+from orbitmq.spark.source.options import ReadOptions, read_options
+from orbitmq.spark.source.planner import StreamPlanner
+from orbitmq.spark.source.reader import RocketMQReader
+from orbitmq.spark.source.schema import READ_SCHEMA
+from orbitmq.spark.source.topic_queues import DISCOVERY_SECONDS
 from orbitmq.testing.clock import ManualClock
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.headers import TopicRequestHeader, UpdateConsumerOffsetRequestHeader

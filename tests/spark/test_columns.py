@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import RecordError
-from orbitmq.spark.columns import ColumnDecoder
-from orbitmq.spark.records import cut_at
+from orbitmq.spark.source.columns import ColumnDecoder
+from orbitmq.spark.source.records import cut_at
 from orbitmq.wire.compress import COMPRESSED
 from orbitmq.wire.message_view import MessageView, decode_records
 from orbitmq.wire.properties import encode_properties

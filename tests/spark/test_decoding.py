@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.errors import ConfigError
 from orbitmq.spark import dead_letter_rows, dead_letters, decode
-from orbitmq.spark.decoding import decode_rows
+from orbitmq.spark.bodies.decoding import decode_rows
 from orbitmq.wire.message_view import MessageView
 from tests.spark.topics import Topic, stored
 

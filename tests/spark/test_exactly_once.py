@@ -16,12 +16,13 @@ from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.errors import DataLossError, NetworkError, RowError
 from orbitmq.names import HALF_TOPIC, OP_HALF_TOPIC
 from orbitmq.producer.local_transactions import LocalTransactionState
-from orbitmq.spark import answer_checks, check_backs, lanes, staging
-from orbitmq.spark.check_backs import CheckBacks
-from orbitmq.spark.decisions import Decision, Decisions
-from orbitmq.spark.ledger import Ledger
-from orbitmq.spark.write_options import WriteOptions
-from orbitmq.spark.writer import PreparedRows
+from orbitmq.spark import answer_checks
+from orbitmq.spark.sink import check_backs, lanes, staging
+from orbitmq.spark.sink.check_backs import CheckBacks
+from orbitmq.spark.sink.decisions import Decision, Decisions
+from orbitmq.spark.sink.ledger import Ledger
+from orbitmq.spark.sink.options import WriteOptions
+from orbitmq.spark.sink.writer import PreparedRows
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.message_view import MessageView
 from tests.spark.spark_tasks import (

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.avro import avro_type
-from orbitmq.spark.protobuf import message_schema
+from orbitmq.spark.bodies.avro import avro_type
+from orbitmq.spark.bodies.protobuf import message_schema
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, Stru
 
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.errors import ConfigError, NetworkError, RowError
-from orbitmq.spark import begins, ledger, sending
-from orbitmq.spark.ledger import LEDGER_TOPIC, Ledger
-from orbitmq.spark.message_rows import MessageRows
-from orbitmq.spark.row_ids import CONTENT_DIGITS, RowIds
-from orbitmq.spark.write_options import WriteOptions, write_options
+from orbitmq.spark.sink import begins, ledger, sending
+from orbitmq.spark.sink.ledger import LEDGER_TOPIC, Ledger
+from orbitmq.spark.sink.message_rows import MessageRows
+from orbitmq.spark.sink.options import WriteOptions, write_options
+from orbitmq.spark.sink.row_ids import CONTENT_DIGITS, RowIds
 from orbitmq.store.key_index import KeyIndex
 from tests.spark.spark_tasks import FlakyConnections, Killed, Query, killed_after, rows
 from tests.spark.topics import Topic
@@ -111,7 +111,7 @@ def test_a_history_of_crashes_leaves_each_row_once(
     monkeypatch.setattr(KeyIndex, "_work", now_and_then)
     flaky = FlakyConnections(monkeypatch, 0.1, seed)
     monkeypatch.setattr(sending, "SINGLES", BATCH)
-    monkeypatch.setattr("orbitmq.spark.lanes.BATCH_MESSAGES", BATCH)
+    monkeypatch.setattr("orbitmq.spark.sink.lanes.BATCH_MESSAGES", BATCH)
     expected: Counter[str] = Counter()
     for batch_id in range(4):
         parts = {number: [f"{chance.randrange(400)}" for _ in range(400)] for number in range(2)}
@@ -139,7 +139,7 @@ def test_a_lost_answer_costs_no_double_and_no_order(
     query: Query, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flaky = FlakyConnections(monkeypatch, 0.3)
-    monkeypatch.setattr("orbitmq.spark.lanes.BATCH_MESSAGES", 10)
+    monkeypatch.setattr("orbitmq.spark.sink.lanes.BATCH_MESSAGES", 10)
     bodies = [f"{number:04}" for number in range(300)]
     query.task(query.plan(0), 0, [rows(bodies, "key")])
     (views,) = topic.by_queue().values()
@@ -149,7 +149,7 @@ def test_a_lost_answer_costs_no_double_and_no_order(
 
 
 def test_a_batch_write_is_run_again_under_its_id(broker: EmbeddedBroker) -> None:
-    from orbitmq.spark.writer import RocketMQWriter
+    from orbitmq.spark.sink.writer import RocketMQWriter
 
     topic = Topic(broker)
     schema = StructType().add("body", BinaryType()).add("shardingKey", StringType())

@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from orbitmq.broker.embedded import EmbeddedBroker
-from orbitmq.spark.lag import Lag, LagMeter, lag_of
-from orbitmq.spark.offsets import Offsets, Queue
-from orbitmq.spark.options import read_options
-from orbitmq.spark.topic import TopicClient
+from orbitmq.spark.progress.lag import Lag, LagMeter, lag_of
+from orbitmq.spark.source.offsets import Offsets, Queue
+from orbitmq.spark.source.options import read_options
+from orbitmq.spark.source.topic import TopicClient
 from orbitmq.testing.clock import ManualClock
 from tests.spark.planners import Topic
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.spark.listener_figures import Keeper, stats_of
-from orbitmq.spark.task_consumer import Consumed
+from orbitmq.spark.listeners.figures import Keeper, stats_of
+from orbitmq.spark.listeners.task_consumer import Consumed
 
 HOUR = 3_600_000
 

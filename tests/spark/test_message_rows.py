@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.errors import ConfigError, InvalidMessageError, RowError
 from orbitmq.message import Message, MessageQueue
-from orbitmq.spark.frames import ALONE, Frames
-from orbitmq.spark.message_rows import MAX_BODY_BYTES, MessageRows, Messages
-from orbitmq.spark.unique_ids import UniqueIds
-from orbitmq.spark.write_options import Compression, WriteOptions, write_options
-from orbitmq.spark.writer import send_batches
+from orbitmq.spark.sink.frames import ALONE, Frames
+from orbitmq.spark.sink.message_rows import MAX_BODY_BYTES, MessageRows, Messages
+from orbitmq.spark.sink.options import Compression, WriteOptions, write_options
+from orbitmq.spark.sink.unique_ids import UniqueIds
+from orbitmq.spark.sink.writer import send_batches
 from orbitmq.wire.compress import CompressionType, decompress
 from orbitmq.wire.ids import java_hash
 from orbitmq.wire.properties import decode_properties

@@ -9,8 +9,8 @@ import pytest
 from orbitmq import codes
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.errors import DataLossError
-from orbitmq.spark.planning import QueueRange
-from orbitmq.spark.pulling import RangeReader
+from orbitmq.spark.source.planning import QueueRange
+from orbitmq.spark.source.pulling import RangeReader
 from orbitmq.wire.message_view import decode_records
 from tests.spark.fake_cluster import cluster, server
 from tests.spark.planners import FakeTopic, Topic

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import DataLossError, OrbitMQError
-from orbitmq.spark.boundaries import initial_offset
-from orbitmq.spark.offsets import Bounds, Offsets, Place, Position, Queue, begin_at
+from orbitmq.spark.source.boundaries import initial_offset
+from orbitmq.spark.source.offsets import Bounds, Offsets, Place, Position, Queue, begin_at
 
 A0, A1, B0 = Queue("T", "broker-a", 0), Queue("T", "broker-a", 1), Queue("T", "broker-b", 0)
 QUEUES = st.builds(

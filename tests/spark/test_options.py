@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.boundaries import Ago, Times
-from orbitmq.spark.choice import Choice
-from orbitmq.spark.offsets import Queue
 from orbitmq.spark.option_values import duration_ms, size_bytes
-from orbitmq.spark.options import Admission, ReadOptions, read_options
-from orbitmq.spark.planning import TaskLimits
-from orbitmq.spark.write_options import WriteOptions, write_options
+from orbitmq.spark.sink.options import WriteOptions, write_options
+from orbitmq.spark.source.boundaries import Ago, Times
+from orbitmq.spark.source.choice import Choice
+from orbitmq.spark.source.offsets import Queue
+from orbitmq.spark.source.options import Admission, ReadOptions, read_options
+from orbitmq.spark.source.planning import TaskLimits
 
 LEAST = {"nameserver": "127.0.0.1:9876", "topic": "flights"}
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from orbitmq import EmbeddedBroker, LitePullConsumer, Message, Producer
 from orbitmq.errors import ConfigError
 from orbitmq.spark import ProgressListener, archive, check_expectations
-from orbitmq.spark.metrics import MetricsServer
+from orbitmq.spark.progress.metrics import MetricsServer
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.message_view import MessageView
 from tests.docs.snippets import run, snippet

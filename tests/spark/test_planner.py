@@ -13,7 +13,7 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import ConnectError, DataLossError, NetworkError, TopicNotFoundError
 from orbitmq.net.blocking import BlockingConnection
 from orbitmq.net.connection import Connection
-from orbitmq.spark.pulling import RangeReader
+from orbitmq.spark.source.pulling import RangeReader
 from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.command import RemotingCommand

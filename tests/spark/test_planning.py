@@ -7,7 +7,7 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.spark.planning import ROWS_PER_TASK, QueueRange, TaskLimits, pack
+from orbitmq.spark.source.planning import ROWS_PER_TASK, QueueRange, TaskLimits, pack
 
 SIZES = st.lists(st.integers(0, 200_000), max_size=20)
 

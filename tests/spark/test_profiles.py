@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.options import read_options
 from orbitmq.spark.profiles import PROFILES_ENV, profiles_file
-from orbitmq.spark.write_options import write_options
+from orbitmq.spark.sink.options import write_options
+from orbitmq.spark.source.options import read_options
 
 PROFILES = """
 [prod]

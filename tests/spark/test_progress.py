@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from orbitmq.spark import ProgressListener, serve_metrics, show_progress
-from orbitmq.spark.lag import Lag
-from orbitmq.spark.metrics import prometheus_text
-from orbitmq.spark.offsets import Queue
-from orbitmq.spark.progress import query_progress
-from orbitmq.spark.progress_bar import Standing, html_bar, text_bar
+from orbitmq.spark.progress.bar import Standing, html_bar, text_bar
+from orbitmq.spark.progress.lag import Lag
+from orbitmq.spark.progress.listener import query_progress
+from orbitmq.spark.progress.metrics import prometheus_text
+from orbitmq.spark.source.offsets import Queue
 
 
 class Report:

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from orbitmq.spark import prompt
-from orbitmq.spark.options import read_options
 from orbitmq.spark.prompt import Prompt, acknowledge_at_once
-from orbitmq.spark.reader import RocketMQReader
-from orbitmq.spark.schema import READ_SCHEMA
-from orbitmq.spark.stream_reader import RocketMQStreamReader
-from orbitmq.spark.write_options import write_options
-from orbitmq.spark.writer import RocketMQStreamWriter, RocketMQWriter
+from orbitmq.spark.sink.options import write_options
+from orbitmq.spark.sink.writer import RocketMQStreamWriter, RocketMQWriter
+from orbitmq.spark.source.options import read_options
+from orbitmq.spark.source.reader import RocketMQReader
+from orbitmq.spark.source.schema import READ_SCHEMA
+from orbitmq.spark.source.stream_reader import RocketMQStreamReader
 
 OPTIONS = {"nameServer": "127.0.0.1:9876", "topic": "T"}
 BODY = StructType([StructField("body", BinaryType())])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.protobuf import message_schema, protobuf_decoder, protobuf_type
+from orbitmq.spark.bodies.protobuf import message_schema, protobuf_decoder, protobuf_type
 
 pytest.importorskip("google.protobuf")
 

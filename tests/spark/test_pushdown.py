@@ -18,9 +18,9 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from orbitmq.spark.offsets import Offsets, Queue
-from orbitmq.spark.options import ReadOptions, read_options
-from orbitmq.spark.pushdown import CLOCK_MARGIN_MS, push
+from orbitmq.spark.source.offsets import Offsets, Queue
+from orbitmq.spark.source.options import ReadOptions, read_options
+from orbitmq.spark.source.pushdown import CLOCK_MARGIN_MS, push
 
 Q0, Q1 = Queue("T", "broker-a", 0), Queue("T", "broker-a", 1)
 BEGINS, ENDS = {Q0: 0, Q1: 10}, {Q0: 100, Q1: 90}

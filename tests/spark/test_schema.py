@@ -14,9 +14,9 @@ from pyspark.sql.types import (
 )
 
 from orbitmq.errors import ConfigError
-from orbitmq.spark.schema import ALL_COLUMNS, READ_SCHEMA, check_read_schema
-from orbitmq.spark.source import RocketMQDataSource
-from orbitmq.spark.write_schema import check_write_schema
+from orbitmq.spark.data_source import RocketMQDataSource
+from orbitmq.spark.sink.schema import check_write_schema
+from orbitmq.spark.source.schema import ALL_COLUMNS, READ_SCHEMA, check_read_schema
 
 TEXT_MAP = MapType(StringType(), StringType())
 

@@ -20,11 +20,11 @@ from orbitmq.errors import (
     SystemBusyError,
 )
 from orbitmq.net.connection import Connection
-from orbitmq.spark import lanes, publishing, sending
 from orbitmq.spark.patience import REFUSALS
-from orbitmq.spark.sending import Outgoing, Sender
-from orbitmq.spark.write_options import WriteOptions
-from orbitmq.spark.writer import send_batches
+from orbitmq.spark.sink import lanes, publishing, sending
+from orbitmq.spark.sink.options import WriteOptions
+from orbitmq.spark.sink.sending import Outgoing, Sender
+from orbitmq.spark.sink.writer import send_batches
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import SendMessageRequestHeaderV2
 from orbitmq.wire.ids import java_hash

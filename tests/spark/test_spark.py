@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.net.connection import Connection
-from orbitmq.spark.schema import ALL_COLUMNS, READ_SCHEMA
+from orbitmq.spark.source.schema import ALL_COLUMNS, READ_SCHEMA
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.command import RemotingCommand

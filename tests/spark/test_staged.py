@@ -7,9 +7,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.spark.lanes import Batch, Part
-from orbitmq.spark.message_rows import MessageRows
-from orbitmq.spark.staged import (
+from orbitmq.spark.sink.lanes import Batch, Part
+from orbitmq.spark.sink.message_rows import MessageRows
+from orbitmq.spark.sink.options import WriteOptions
+from orbitmq.spark.sink.staged import (
     ATTEMPT_DIGITS,
     STAGED,
     AttemptIds,
@@ -17,7 +18,6 @@ from orbitmq.spark.staged import (
     StagedBatch,
     StagedList,
 )
-from orbitmq.spark.write_options import WriteOptions
 
 OPTIONS = WriteOptions(name_servers=("127.0.0.1:1",), topic="T")
 

@@ -19,11 +19,11 @@ from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.codes import RequestCode
 from orbitmq.errors import DataLossError, NoPermissionError, OrbitMQError, SubscriptionError
 from orbitmq.spark import patience
-from orbitmq.spark.options import read_options
-from orbitmq.spark.planning import QueueRange
-from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.schema import READ_SCHEMA
-from orbitmq.spark.stream_reader import RocketMQStreamReader
+from orbitmq.spark.source.options import read_options
+from orbitmq.spark.source.planning import QueueRange
+from orbitmq.spark.source.pulling import RangeReader
+from orbitmq.spark.source.schema import READ_SCHEMA
+from orbitmq.spark.source.stream_reader import RocketMQStreamReader
 from orbitmq.wire.headers import ResetOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from tests.spark import topics
 from tests.spark.fake_cluster import cluster

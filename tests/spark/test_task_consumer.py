@@ -19,12 +19,17 @@ from orbitmq import (
 )
 from orbitmq.errors import ConfigError
 from orbitmq.net.blocking import OPEN
-from orbitmq.spark.columns import ColumnDecoder
-from orbitmq.spark.listeners import make_retry_topic
-from orbitmq.spark.planning import QueueRange
-from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.task_consumer import REQUIRED_COLUMNS, Consumed, consume_rows, messages_of
-from orbitmq.spark.topic import TopicClient
+from orbitmq.spark.listeners.process import make_retry_topic
+from orbitmq.spark.listeners.task_consumer import (
+    REQUIRED_COLUMNS,
+    Consumed,
+    consume_rows,
+    messages_of,
+)
+from orbitmq.spark.source.columns import ColumnDecoder
+from orbitmq.spark.source.planning import QueueRange
+from orbitmq.spark.source.pulling import RangeReader
+from orbitmq.spark.source.topic import TopicClient
 from orbitmq.wire.message_view import MessageView
 from tests.spark.topics import Topic, stored
 

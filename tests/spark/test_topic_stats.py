@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import BodyError
 from orbitmq.message import MessageQueue
-from orbitmq.spark.topic_stats import read_ranges
+from orbitmq.spark.source.topic_stats import read_ranges
 from orbitmq.wire.bodies import TopicOffset, TopicStatsTable
 
 NUMBERS = st.integers(-1, 2**62)

@@ -11,10 +11,10 @@ from typing import Any
 from orbitmq.broker.embedded import EmbeddedBroker
 from orbitmq.codes import RequestCode
 from orbitmq.net.blocking import BlockingConnection
-from orbitmq.spark.planning import QueueRange
-from orbitmq.spark.pulling import RangeReader
-from orbitmq.spark.sending import Outgoing, Sender
-from orbitmq.spark.topic import TopicClient
+from orbitmq.spark.sink.sending import Outgoing, Sender
+from orbitmq.spark.source.planning import QueueRange
+from orbitmq.spark.source.pulling import RangeReader
+from orbitmq.spark.source.topic import TopicClient
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import CreateTopicRequestHeader
 from orbitmq.wire.message_view import MessageView, decode_records

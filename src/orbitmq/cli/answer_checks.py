@@ -82,8 +82,8 @@ def run(options: argparse.Namespace) -> None:
 def _notes_are_there(settings: Any) -> str:
     """What is to be said of the notes; raises an OrbitMQError where the cluster does not answer."""
     from orbitmq.spark.cluster import cluster_of
-    from orbitmq.spark.ledger import LEDGER_TOPIC
-    from orbitmq.spark.routes import fetch_route
+    from orbitmq.spark.sink.ledger import LEDGER_TOPIC
+    from orbitmq.spark.source.routes import fetch_route
 
     cluster = cluster_of(settings)
     try:

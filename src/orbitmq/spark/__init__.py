@@ -15,8 +15,8 @@ none (see :func:`orbitmq.spark.java.provide_java`), has its workers run the Pyth
         .load()
     )
 
-The options are described in :mod:`orbitmq.spark.options`, the columns in
-:mod:`orbitmq.spark.schema`. What else there is here is imported when it is asked for.
+The options are described in :mod:`orbitmq.spark.source.options`, the columns in
+:mod:`orbitmq.spark.source.schema`. What else there is here is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from orbitmq.spark.python import provide_python
 from orbitmq.spark.session import local_session
 
 if TYPE_CHECKING:
-    from orbitmq.spark.archiving import archive
-    from orbitmq.spark.check_backs import answer_checks
-    from orbitmq.spark.decoding import decode
-    from orbitmq.spark.expectations import check_expectations
-    from orbitmq.spark.listeners import process
-    from orbitmq.spark.metrics import serve_metrics
-    from orbitmq.spark.progress import ProgressListener
-    from orbitmq.spark.progress_bar import show_progress
-    from orbitmq.spark.replaying import replay
-    from orbitmq.spark.undecoded import dead_letter_rows, dead_letters
+    from orbitmq.spark.archives.archiving import archive
+    from orbitmq.spark.archives.replaying import replay
+    from orbitmq.spark.bodies.decoding import decode
+    from orbitmq.spark.bodies.expectations import check_expectations
+    from orbitmq.spark.bodies.undecoded import dead_letter_rows, dead_letters
+    from orbitmq.spark.listeners.process import process
+    from orbitmq.spark.progress.bar import show_progress
+    from orbitmq.spark.progress.listener import ProgressListener
+    from orbitmq.spark.progress.metrics import serve_metrics
+    from orbitmq.spark.sink.check_backs import answer_checks
 
 __all__ = [
     "ProgressListener",
@@ -58,17 +58,17 @@ __all__ = [
 
 # Spark's workers import this package to read and write, and need nothing of these.
 _HOMES: Final = {
-    "answer_checks": "orbitmq.spark.check_backs",
-    "ProgressListener": "orbitmq.spark.progress",
-    "archive": "orbitmq.spark.archiving",
-    "check_expectations": "orbitmq.spark.expectations",
-    "dead_letter_rows": "orbitmq.spark.undecoded",
-    "dead_letters": "orbitmq.spark.undecoded",
-    "decode": "orbitmq.spark.decoding",
-    "process": "orbitmq.spark.listeners",
-    "serve_metrics": "orbitmq.spark.metrics",
-    "show_progress": "orbitmq.spark.progress_bar",
-    "replay": "orbitmq.spark.replaying",
+    "answer_checks": "orbitmq.spark.sink.check_backs",
+    "ProgressListener": "orbitmq.spark.progress.listener",
+    "archive": "orbitmq.spark.archives.archiving",
+    "check_expectations": "orbitmq.spark.bodies.expectations",
+    "dead_letter_rows": "orbitmq.spark.bodies.undecoded",
+    "dead_letters": "orbitmq.spark.bodies.undecoded",
+    "decode": "orbitmq.spark.bodies.decoding",
+    "process": "orbitmq.spark.listeners.process",
+    "serve_metrics": "orbitmq.spark.progress.metrics",
+    "show_progress": "orbitmq.spark.progress.bar",
+    "replay": "orbitmq.spark.archives.replaying",
 }
 
 

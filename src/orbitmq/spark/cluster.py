@@ -1,6 +1,6 @@
 """Which cluster a function of this package works with: the settings of clients, as far as it needs.
 
-``format("rocketmq")`` takes options instead, see :mod:`orbitmq.spark.options`.
+``format("rocketmq")`` takes options instead, see :mod:`orbitmq.spark.source.options`.
 """
 
 from __future__ import annotations

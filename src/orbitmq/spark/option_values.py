@@ -2,8 +2,9 @@
 
 Spark hands names over in lower case and passes on what the user gave anywhere, so an unknown one is
 more likely a slip than meant: it is an error that names the nearest known option. What Spark itself
-adds is let through. A new option of a read or a write is a field in :mod:`orbitmq.spark.options`, a
-name in its list and one ``given.get(...)``; what a value may look like is said here.
+adds is let through. A new option of a read or a write is a field in
+:mod:`orbitmq.spark.source.options`, a name in its list and one ``given.get(...)``; what a value may
+look like is said here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.codes import RequestCode
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
-from orbitmq.spark.ledger import LEDGER_TOPIC
+from orbitmq.spark.sink.ledger import LEDGER_TOPIC
 from orbitmq.store.appended import Written
 from orbitmq.store.consume_queue import UNIT_SIZE
 from orbitmq.wire.command import RemotingCommand

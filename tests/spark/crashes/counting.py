@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import BinaryType, StructType
 
-from orbitmq.spark.options import read_options
-from orbitmq.spark.reader import RocketMQReader
+from orbitmq.spark.source.options import read_options
+from orbitmq.spark.source.reader import RocketMQReader
 
 
 def bodies(name_server: str, topic: str) -> Counter[str]:

@@ -1,0 +1,1 @@
+"""Topics to Parquet files by day, and back."""

@@ -1,0 +1,1 @@
+"""Bodies of messages as typed columns, what does not decode, and what is expected of rows."""

@@ -1,0 +1,1 @@
+"""What streaming queries have done and how far behind they are: for logs, tools and people."""
