@@ -106,6 +106,13 @@ def _transactions(options: Options) -> Iterator[Result]:
     return transaction_figures(options.apache, _LONGER * options.seconds, options.rounds)
 
 
+def _guarantees(options: Options) -> Iterator[Result]:
+    """What the sink's guarantees cost; a round is short, so there are several for each asked."""
+    from benchmarks.guarantee_figures import guarantee_figures
+
+    return guarantee_figures(options.apache, _LONGER * options.rounds)
+
+
 def _timers(options: Options) -> Iterator[Result]:
     return timer_figures(options.apache)
 
@@ -179,6 +186,7 @@ SUBJECTS: Mapping[str, Callable[[Options], Iterator[Result]]] = {
     "timers": _timers,
     "queries": _queries,
     "spark": _spark,
+    "guarantees": _guarantees,
     "topics": _topics,
     "periodic": _periodic,
     "workers": _workers,

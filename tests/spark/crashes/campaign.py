@@ -66,6 +66,13 @@ class Crash(NamedTuple):
     more: int
 
 
+class Port(NamedTuple):
+    """Who asks from a port, and what it asked."""
+
+    connection: Connection
+    codes: set[int]
+
+
 class LeapingClock:
     """The machine's clock, which a test may move forward."""
 
@@ -105,8 +112,8 @@ class Driver(MarkedProgram):
         kill_session(self.process.pid)
         super().close()
 
-    def find(self, victim: str, ports: dict[int, int]) -> list[int]:
-        """The pids of a victim; ``ports`` says what was asked last from which port."""
+    def find(self, victim: str, ports: dict[int, Port]) -> list[int]:
+        """The pids of a victim; ``ports`` says what was asked from which port."""
         if victim == DRIVER:
             return [self.process.pid]
         living = self.processes()
@@ -114,7 +121,7 @@ class Driver(MarkedProgram):
         if victim == JVM:
             return [one.pid for one in javas if not one.is_executor]
         codes = _PLANS if victim == PLANNER else _SENDS
-        asking = owners([port for port, code in ports.items() if code in codes], living)
+        asking = owners([number for number, port in ports.items() if port.codes & codes], living)
         if victim != EXECUTOR:
             return [*asking]
         executors = [_executor(living, pid) for pid in asking]
@@ -149,7 +156,7 @@ class Campaign:
         self.gave_up = 0
         self.progress: dict[str, tuple[int, int]] = {}
         self._home = home
-        self._ports: dict[int, int] = {}
+        self._ports: dict[int, Port] = {}
         self._crashes: list[Crash] = []
         self._since: Counter[str] = Counter()
         self._error: BaseException | None = None
@@ -237,11 +244,15 @@ class Campaign:
             self.failures += [f"{name}: {text}" for name, text in driver.values("failed")]
 
     def _note_requests(self, patch: pytest.MonkeyPatch) -> None:
-        """Keep what was asked last from which port."""
+        """Keep what was asked from which port."""
         dispatch, ports = Dispatcher.dispatch, self._ports
 
         def note(self: Dispatcher, command: RemotingCommand, connection: Connection) -> None:
-            ports[int(connection.peer.rpartition(":")[2])] = command.code
+            number = int(connection.peer.rpartition(":")[2])
+            port = ports.get(number)
+            if port is None or port.connection is not connection:
+                port = ports[number] = Port(connection, set())
+            port.codes.add(command.code)
             dispatch(self, command, connection)
 
         patch.setattr(Dispatcher, "dispatch", note)
