@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.consume_queue import ConsumeQueue
+from orbitmq.store.consume_queue import UNIT, ConsumeQueue
 from orbitmq.store.index_keys import message_hashes
 from orbitmq.store.key_index import KeyIndex, KeyMatches
 from orbitmq.store.queue_table import QueueTable
 from orbitmq.wire.record import check_record
 
-MOST: Final = 256
+MOST: Final = 4096
 """How many messages are looked through at most, and how many queues."""
+_REMEMBERED: Final = 4 * MOST
+_STEP: Final = 64
 
 
 class Unindexed:
@@ -27,6 +29,7 @@ class Unindexed:
         self._index = index
         self._log = log
         self._table = table
+        self._known: dict[int, tuple[int, list[int]]] = {}
 
     def find(self, topic: str, wanted: int, begin: int, end: int) -> KeyMatches | None:
         """All messages of ``topic`` that are not in the index and have the hash ``wanted``.
@@ -41,17 +44,26 @@ class Unindexed:
             return None
         found, last = [], (0, 0)
         for offset in offsets:
-            record = self._log.record_at(offset)
-            info = None
-            if record is not None:
-                info = check_record(record, 0, len(record), verify_crc=False)
-            if info is None:
+            known = self._known.get(offset) or self._look_at(topic, offset)
+            if known is None:
                 continue
-            last = max(last, (offset, info.store_timestamp))
-            is_in_time = begin <= info.store_timestamp <= end
-            if is_in_time and wanted in message_hashes(topic, info.properties):
+            timestamp, hashes = known
+            last = max(last, (offset, timestamp))
+            if begin <= timestamp <= end and wanted in hashes:
                 found.append(offset)
         return KeyMatches(sorted(found), last[1], last[0])
+
+    def _look_at(self, topic: str, offset: int) -> tuple[int, list[int]] | None:
+        """When a message was stored, and the hashes of its keys; kept for the next look-up."""
+        record = self._log.record_at(offset)
+        info = None if record is None else check_record(record, 0, len(record), verify_crc=False)
+        if info is None:
+            return None
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        found = info.store_timestamp, message_hashes(topic, info.properties)
+        self._known[offset] = found
+        return found
 
 
 def _behind(position: int, queues: Sequence[ConsumeQueue]) -> list[int] | None:
@@ -60,17 +72,27 @@ def _behind(position: int, queues: Sequence[ConsumeQueue]) -> list[int] | None:
         return None
     found: list[int] = []
     for queue in queues:
-        end = queue.max_offset
-        far = queue.unit(end - 1 - MOST) if end - queue.min_offset > MOST else None
-        if far is not None and far.physical_offset >= position:
-            return None
-        for offset in range(end - 1, queue.min_offset - 1, -1):
-            unit = queue.unit(offset)
-            if unit is None:
+        stop, step = queue.max_offset, _STEP
+        while stop > queue.min_offset:
+            start = max(queue.min_offset, stop - step)
+            offsets = _offsets(queue, start, stop)
+            if offsets is None:
                 return None
-            if unit.physical_offset < position:
+            found += [offset for offset in offsets if offset >= position]
+            if len(found) > MOST:
+                return None
+            if offsets[0] < position:
                 break
-            if len(found) == MOST:
-                return None
-            found.append(unit.physical_offset)
+            stop, step = start, step * 2
+    return found
+
+
+def _offsets(queue: ConsumeQueue, start: int, stop: int) -> list[int] | None:
+    """Where the messages of a part of a queue are in the log; None where they cannot be read."""
+    found: list[int] = []
+    while start + len(found) < stop:  # a read ends with its file
+        data = queue.read(start + len(found), stop - start - len(found))
+        if not data:
+            return None
+        found += [offset for offset, _, _ in UNIT.iter_unpack(data)]
     return found
