@@ -51,6 +51,16 @@ def await_bodies(cluster: ApacheCluster, topic: str, expected: Counter[str]) -> 
     assert found == expected
 
 
+def test_a_batch_that_is_sent_at_least_once(
+    cluster: ApacheCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, topic = query_of(cluster, monkeypatch, "at_least_once")
+    bodies = [f"{number % 700}" for number in range(3000)]
+    plan = query.plan(0)
+    query.commit([query.task(plan, 0, [rows(bodies)]), query.task(plan, 1, [rows(["z"])])], 0)
+    await_bodies(cluster, topic, Counter([*bodies, "z"]))
+
+
 def test_an_idempotent_batch_that_is_run_again(
     cluster: ApacheCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,12 +86,16 @@ def read(
     ]
 
 
-def test_ten_thousand_messages_are_sent_and_read_in_batches(apache_cluster: ApacheCluster) -> None:
-    topic = apache_cluster.new_topic("spark")
-    send(apache_cluster, topic, range(COUNT))
-    planner = planner_of(
-        apache_cluster, topic, group="spark", idleWaitMs="0", maxOffsetsPerTrigger="3000"
-    )
+@pytest.fixture(params=["old_apache_cluster", "apache_cluster"], ids=["4.9.7", "5.5.0"])
+def apaches(request: pytest.FixtureRequest) -> ApacheCluster:
+    cluster: ApacheCluster = request.getfixturevalue(request.param)
+    return cluster
+
+
+def test_ten_thousand_messages_are_sent_and_read_in_batches(apaches: ApacheCluster) -> None:
+    topic = apaches.new_topic("spark")
+    send(apaches, topic, range(COUNT))
+    planner = planner_of(apaches, topic, group="spark", idleWaitMs="0", maxOffsetsPerTrigger="3000")
     start = EARLIEST
     seen: list[tuple[int, str, int]] = []
     while len(seen) < COUNT:
@@ -108,7 +112,7 @@ def test_ten_thousand_messages_are_sent_and_read_in_batches(apache_cluster: Apac
             assert before[1] < number
             last[number % 97] = queue, number
 
-    with closing(BlockingConnection(apache_cluster.broker.address)) as connection:
+    with closing(BlockingConnection(apaches.broker.address)) as connection:
         for queue_id, offset in start["topics"][topic]["broker-a"].items():
             header = QueryConsumerOffsetRequestHeader(
                 consumer_group="spark", topic=topic, queue_id=int(queue_id)
@@ -117,19 +121,19 @@ def test_ten_thousand_messages_are_sent_and_read_in_batches(apache_cluster: Apac
             assert found.header(OffsetResponseHeader).offset == offset
 
 
-def test_the_broker_filters_by_tag(apache_cluster: ApacheCluster) -> None:
-    topic = apache_cluster.new_topic("spark")
-    send(apache_cluster, topic, range(1000))
-    planner = planner_of(apache_cluster, topic)
+def test_the_broker_filters_by_tag(apaches: ApacheCluster) -> None:
+    topic = apaches.new_topic("spark")
+    send(apaches, topic, range(1000))
+    planner = planner_of(apaches, topic)
     seen = read(planner, topic, EARLIEST, end_of(planner, topic, 1000), "odd || other")
     assert sorted(number for _, _, number in seen) == list(range(1, 1000, 2))
 
 
-def test_an_idle_query_is_woken_by_the_broker(apache_cluster: ApacheCluster) -> None:
-    topic = apache_cluster.new_topic("spark")
-    planner = planner_of(apache_cluster, topic, ManualClock(), idleWaitMs="14000")
+def test_an_idle_query_is_woken_by_the_broker(apaches: ApacheCluster) -> None:
+    topic = apaches.new_topic("spark")
+    planner = planner_of(apaches, topic, ManualClock(), idleWaitMs="14000")
     start = planner.latest_offset(EARLIEST)
-    later = threading.Timer(0.3, send, [apache_cluster, topic, range(1)])
+    later = threading.Timer(0.3, send, [apaches, topic, range(1)])
     later.start()
     end = planner.latest_offset(start)
     later.join()
@@ -137,8 +141,8 @@ def test_an_idle_query_is_woken_by_the_broker(apache_cluster: ApacheCluster) -> 
     planner.close()
 
 
-def test_a_topic_is_made_by_the_first_message(apache_cluster: ApacheCluster) -> None:
+def test_a_topic_is_made_by_the_first_message(apaches: ApacheCluster) -> None:
     topic = f"made-{create_unique_id()}"
-    send(apache_cluster, topic, range(100))
-    planner = planner_of(apache_cluster, topic)
+    send(apaches, topic, range(100))
+    planner = planner_of(apaches, topic)
     assert len(read(planner, topic, EARLIEST, end_of(planner, topic, 100))) == 100
