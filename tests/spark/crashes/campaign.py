@@ -24,7 +24,7 @@ from orbitmq.clock import SYSTEM_CLOCK
 from orbitmq.codes import RequestCode
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
-from orbitmq.spark.sink.ledger import LEDGER_TOPIC
+from orbitmq.spark.sink.ledger import LEDGER_TOPIC, STAGING_TOPIC
 from orbitmq.store.appended import Written
 from orbitmq.store.consume_queue import UNIT_SIZE
 from orbitmq.wire.command import RemotingCommand
@@ -261,7 +261,7 @@ class Campaign:
         """Count; on the broker's thread, before it answers."""
         for queue, runs in written.by_queue.items():
             self.stored[queue.topic] += sum(len(run.units) for run in runs) // UNIT_SIZE
-            if queue.topic == LEDGER_TOPIC and queue.queue_id:
+            if queue.topic == STAGING_TOPIC:
                 self.stored[STAGED] += sum(len(run.units) for run in runs) // UNIT_SIZE
             elif queue.topic == LEDGER_TOPIC:
                 notes = [properties for run in runs for properties in run.properties]

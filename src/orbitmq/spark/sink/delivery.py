@@ -8,7 +8,7 @@ from contextlib import closing
 from orbitmq.errors import DataLossError
 from orbitmq.message import MessageQueue
 from orbitmq.spark.sink.lanes import Lane
-from orbitmq.spark.sink.ledger import Ledger
+from orbitmq.spark.sink.ledger import STAGING_TOPIC, Ledger
 from orbitmq.spark.sink.options import WriteOptions
 from orbitmq.spark.sink.sending import Sender
 from orbitmq.spark.sink.staged import StagedBatch, StagedList
@@ -38,7 +38,7 @@ class Delivery:
         Raises DataLossError where what lies in the log is not what was staged.
         """
         batches = staged.staged
-        with closing(self._ledger.read(batches["log_offset"].tolist())) as messages:
+        with closing(self._ledger.read(batches["log_offset"].tolist(), STAGING_TOPIC)) as messages:
             for (row, at, count, kind, number), message in zip(
                 batches.tolist(), messages, strict=True
             ):

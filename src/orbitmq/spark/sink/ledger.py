@@ -3,6 +3,9 @@
 A note is a message of LEDGER_TOPIC with a key to find it by. A broker writes one log and looks
 through it in one order, so a note that was written before a row is lost before it, and when a
 note can be found by its key, everything that was stored before it can be read.
+
+Staged rows are messages of a topic of their own, for a broker whose key index is behind looks
+through the last messages of the topic for a note.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from orbitmq.wire.headers import (
     QueryMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
+    TopicRequestHeader,
     ViewMessageRequestHeader,
 )
 from orbitmq.wire.ids import create_unique_id, decode_offset_message_id
@@ -33,6 +37,7 @@ from orbitmq.wire.properties import KEYS, UNIQ_KEY, encode_properties
 log = logging.getLogger("orbitmq.spark")
 
 LEDGER_TOPIC: Final = "orbitmq_spark_writes"
+STAGING_TOPIC: Final = "orbitmq_spark_staged"
 STORED: Final = {
     codes.SUCCESS,
     codes.FLUSH_DISK_TIMEOUT,
@@ -41,7 +46,7 @@ STORED: Final = {
 }
 """The codes that say that a message was stored, if not as safely as was asked for."""
 LEDGER_QUEUES: Final = 64
-"""Notes are written to the first of them, staged rows to the others; all are there to be locked."""
+"""Of either topic. Notes are written to the first of them; all are there to be locked."""
 INDEX_WAIT_SECONDS: Final = 60.0
 """How long a note may take to be found by its key."""
 
@@ -75,13 +80,13 @@ class Ledger:
         """
         return self.store({KEYS: key}, body)
 
-    def store(self, pairs: dict[str, str], body: bytes, queue_id: int = 0) -> int:
+    def store(self, pairs: dict[str, str], body: bytes) -> int:
         """Store a message with these properties, as :meth:`write` does."""
         with CONNECTIONS.borrow(self.address, self._access) as connection:
-            answer = connection.invoke(*self.request(pairs, body, queue_id))
+            answer = connection.invoke(*self.request(pairs, body))
             if answer.code == codes.TOPIC_NOT_EXIST:
-                self._make_topic(connection)
-                answer = connection.invoke(*self.request(pairs, body, queue_id))
+                self._make_topic(connection, LEDGER_TOPIC)
+                answer = connection.invoke(*self.request(pairs, body))
             if answer.code not in STORED:
                 raise for_code(
                     answer.code, f"{LEDGER_TOPIC}: {answer.remark}", self.address,
@@ -89,6 +94,14 @@ class Ledger:
                 )  # fmt: skip
             message_id = answer.header(SendMessageResponseHeader).msg_id
         return decode_offset_message_id(message_id)[2]
+
+    def prepare_staging(self) -> None:
+        """Make the topic of staged rows where there is none. Raises BrokerError, NetworkError."""
+        with CONNECTIONS.borrow(self.address, self._access) as connection:
+            header = TopicRequestHeader(STAGING_TOPIC)
+            answer = connection.invoke(RequestCode.GET_TOPIC_STATS_INFO, header)
+            if answer.code == codes.TOPIC_NOT_EXIST:
+                self._make_topic(connection, STAGING_TOPIC)
 
     def find(self, key: str) -> list[Note]:
         """All notes of ``key`` that the broker's index has, the oldest first."""
@@ -146,12 +159,12 @@ class Ledger:
         ]
 
     def request(
-        self, pairs: dict[str, str], body: bytes, queue_id: int = 0
+        self, pairs: dict[str, str], body: bytes, topic: str = LEDGER_TOPIC, queue_id: int = 0
     ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
-        """The request that stores a message with these properties in the ledger's topic."""
+        """The request that stores a message with these properties."""
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
-            topic=LEDGER_TOPIC,
+            topic=topic,
             default_topic="",  # no broker is to make it with other queues
             default_topic_queue_nums=LEDGER_QUEUES,
             queue_id=queue_id,
@@ -166,8 +179,8 @@ class Ledger:
         )
         return RequestCode.SEND_MESSAGE_V2, header, body
 
-    def read(self, log_offsets: Iterable[int]) -> Generator[MessageView]:
-        """The messages at these places in the broker's log, several requests under way.
+    def read(self, log_offsets: Iterable[int], topic: str = LEDGER_TOPIC) -> Generator[MessageView]:
+        """The messages of ``topic`` at these places in the log, several requests under way.
 
         Raises BrokerError where there is none.
         """
@@ -175,7 +188,7 @@ class Ledger:
             under_way: deque[int] = deque()
             answers: dict[int, RemotingCommand] = {}
             for offset in log_offsets:
-                header = ViewMessageRequestHeader(offset, LEDGER_TOPIC)
+                header = ViewMessageRequestHeader(offset, topic)
                 under_way.append(connection.send(RequestCode.VIEW_MESSAGE_BY_ID, header))
                 if len(under_way) > _READ_AHEAD:
                     yield self._message(connection, under_way.popleft(), answers)
@@ -194,21 +207,21 @@ class Ledger:
         (message,) = decode_records(answer.body)
         return message
 
-    def _make_topic(self, connection: BlockingConnection) -> None:
+    def _make_topic(self, connection: BlockingConnection, topic: str) -> None:
         header = CreateTopicRequestHeader(
-            topic=LEDGER_TOPIC,
+            topic=topic,
             default_topic=AUTO_CREATE_TOPIC,
             read_queue_nums=LEDGER_QUEUES,
             write_queue_nums=LEDGER_QUEUES,
             perm=_READ_AND_WRITE,
             topic_filter_type="SINGLE_TAG",
         )
-        log.info("making topic %s on %s", LEDGER_TOPIC, self.address)
+        log.info("making topic %s on %s", topic, self.address)
         try:
             connection.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         except BrokerError as error:
             error.add_note(
-                f"deliveryGuarantee needs topic {LEDGER_TOPIC} on every broker: mqadmin "
-                f"updateTopic -t {LEDGER_TOPIC} -r {LEDGER_QUEUES} -w {LEDGER_QUEUES} -c CLUSTER"
+                f"deliveryGuarantee needs topic {topic} on every broker: mqadmin "
+                f"updateTopic -t {topic} -r {LEDGER_QUEUES} -w {LEDGER_QUEUES} -c CLUSTER"
             )
             raise

@@ -1,6 +1,6 @@
 """Batches of rows that are on a broker already, and in no topic yet.
 
-A staged batch is one message of the ledger's topic, whose body is that of the batch as it goes to
+A staged batch is one message of STAGING_TOPIC, whose body is that of the batch as it goes to
 its queue later: so it costs a broker little, and nothing is done for each row when it is delivered.
 """
 

@@ -1,8 +1,8 @@
 """deliveryGuarantee=exactly_once, in a task: rows are brought to the brokers, and nobody gets them.
 
 Brokers take half messages one by one only, each to be ended by itself. So the rows travel as in any
-other write, but each batch as one message of the ledger's topic, and one half message for each
-topic and broker stands for them all: it is what the brokers ask about. It is sent to the topic
+other write, but each batch as one message of STAGING_TOPIC, and one half message for each topic
+and broker stands for them all: it is what the brokers ask about. It is sent to the topic
 itself, so a topic that cannot be written is noticed before anything is decided. What a task hands
 to the driver is short: where on which broker the lists of its batches are.
 """
@@ -27,7 +27,7 @@ from orbitmq.spark.sink.begins import Begin, Task, note_begin
 from orbitmq.spark.sink.decisions import WRITE_PROPERTY, Attempt, Decision, Decisions, Share
 from orbitmq.spark.sink.frames import Frames, Numbers
 from orbitmq.spark.sink.lanes import Batch, Lane, Lanes
-from orbitmq.spark.sink.ledger import LEDGER_QUEUES, STORED, Ledger
+from orbitmq.spark.sink.ledger import LEDGER_QUEUES, STAGING_TOPIC, STORED, Ledger
 from orbitmq.spark.sink.message_rows import Messages
 from orbitmq.spark.sink.options import WriteOptions
 from orbitmq.spark.sink.publishing import NEW_TOPIC_QUEUES
@@ -69,7 +69,7 @@ class Staging:
         self._task = task
         self._scope = quote(task.write, safe=":/")
         self._owner = {WRITE_PROPERTY: f"{self._scope} {self.ids.tag}"}
-        self._queue = 1 + zlib.crc32(self.ids.tag.encode()) % (LEDGER_QUEUES - 1)
+        self._queue = zlib.crc32(self.ids.tag.encode()) % LEDGER_QUEUES
         self._topics: dict[str, Lanes] = {}
         self._brokers: dict[str, _Broker] = {}
         self._sender = Sender(
@@ -123,6 +123,7 @@ class Staging:
 
             def look(ledger: Ledger = ledger, begin: Begin = begin) -> Decision | None:
                 note_begin(ledger, f"{self._scope}:{self._task.partition}:{topic}", begin)
+                ledger.prepare_staging()
                 return decisions.find(ledger)
 
             doing = f"looking whether {self._task.write} is decided"
@@ -148,7 +149,7 @@ class Staging:
     ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
         """A batch as one message."""
         ledger = self._brokers[lane.queue.broker_name].ledger
-        return ledger.request(self._owner, bytes(batch.body), self._queue)
+        return ledger.request(self._owner, bytes(batch.body), STAGING_TOPIC, self._queue)
 
     def stored(self, lane: Lane, batch: Batch, header: SendMessageResponseHeader) -> None:
         """Keep where it is."""
