@@ -20,7 +20,7 @@ from orbitmq.net.blocking import (
     BlockingConnection,
     ConnectionCache,
 )
-from orbitmq.spark.sink import decisions, delivery, ledger, sending, staging, writer
+from orbitmq.spark.sink import decisions, delivery, lease, ledger, sending, staging, writer
 from orbitmq.spark.sink.lanes import Lane
 from orbitmq.spark.sink.options import write_options
 from orbitmq.wire.command import RemotingCommand
@@ -110,7 +110,7 @@ class FlakyConnections(ConnectionCache):
 
     def __init__(self, patch: pytest.MonkeyPatch, chance: float, seed: int = 0) -> None:
         super().__init__()
-        for module in (sending, staging, decisions, ledger):
+        for module in (sending, staging, decisions, lease, ledger):
             patch.setattr(module, "CONNECTIONS", self)
         self.broken = 0
         self._chance = chance

@@ -244,7 +244,7 @@ def test_two_do_not_deliver_at_once(query: Query, topic: Topic) -> None:
     options = query.new_writer()._plan.options
     other = Decisions(options, "stream:q-1:0")
     ledger = Ledger(topic.broker.address, "broker-a", "tests")
-    with other._lease(ledger), pytest.raises(NetworkError, match="another process delivers"):
+    with other._lease(ledger).held(), pytest.raises(NetworkError, match="another process delivers"):
         query.commit(sent, 0)
     assert topic.bodies() == []
     query.commit(sent, 0)

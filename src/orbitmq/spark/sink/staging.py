@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -22,7 +22,7 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, NetworkError, for_code
 from orbitmq.names import AUTO_CREATE_TOPIC
 from orbitmq.net.blocking import CONNECTIONS
-from orbitmq.spark.patience import patiently
+from orbitmq.spark.patience import Patient
 from orbitmq.spark.sink.begins import Begin, Task, note_begin
 from orbitmq.spark.sink.decisions import WRITE_PROPERTY, Attempt, Decision, Decisions, Share
 from orbitmq.spark.sink.frames import Frames, Numbers
@@ -70,6 +70,7 @@ class Staging:
         self._scope = quote(task.write, safe=":/")
         self._owner = {WRITE_PROPERTY: f"{self._scope} {self.ids.tag}"}
         self._queue = zlib.crc32(self.ids.tag.encode()) % LEDGER_QUEUES
+        self._patient = Patient(f"preparing {task.write}", options.broker_wait_ms)
         self._topics: dict[str, Lanes] = {}
         self._brokers: dict[str, _Broker] = {}
         self._sender = Sender(
@@ -113,7 +114,7 @@ class Staging:
         options = self._options
         names = sorted({queue.broker_name for queue in lanes.queues})
         addresses = {lane.queue.broker_name: lane.address for lane in lanes.all}
-        decisions = Decisions(options, self._task.write)
+        patient = Patient(f"looking whether {self._task.write} is decided", options.broker_wait_ms)
         for name in names:
             if name not in self._brokers:
                 ledger = Ledger(addresses[name], name, options.group, options.access)
@@ -121,14 +122,13 @@ class Staging:
             ledger = self._brokers[name].ledger
             begin = Begin.of(self._task, {}, names)
 
-            def look(ledger: Ledger = ledger, begin: Begin = begin) -> Decision | None:
-                note_begin(ledger, f"{self._scope}:{self._task.partition}:{topic}", begin)
-                ledger.prepare_staging()
-                return decisions.find(ledger)
-
-            doing = f"looking whether {self._task.write} is decided"
-            self.decision = patiently(doing, options.broker_wait_ms, look) or self.decision
+            self.decision = patient(self._begin, topic, ledger, begin) or self.decision
         self._topics[topic] = lanes
+
+    def _begin(self, topic: str, ledger: Ledger, begin: Begin) -> Decision | None:
+        note_begin(ledger, f"{self._scope}:{self._task.partition}:{topic}", begin)
+        ledger.prepare_staging()
+        return Decisions(self._options, self._task.write).find(ledger)
 
     def unsent(self, _topic: str, _frames: Frames) -> Numbers | None:
         """All rows, unless it is decided already which count."""
@@ -164,16 +164,14 @@ class Staging:
         """What the decision is to have of this attempt: at most one."""
         lists, rows = [], 0
         for topic, staged in broker.staged.items():
-            half = self._patiently(lambda topic=topic: self._send_half(topic, name, broker.ledger))
+            half = self._patient(self._send_half, topic, name, broker.ledger)
             broker.halves.append(half)
             batches = np.array(staged, STAGED)
             rows += int(batches["count"].sum())
             for at in range(0, len(batches), CHUNK):
                 own = StagedList(topic, half, batches[at : at + CHUNK].tobytes())
                 body = msgspec.msgpack.encode(own)
-                lists.append(
-                    self._patiently(lambda body=body: broker.ledger.store(self._owner, body))
-                )
+                lists.append(self._patient(broker.ledger.store, self._owner, body))
         return [Attempt(self.ids.tag, lists, rows)] if lists else []
 
     def _send_half(self, topic: str, broker_name: str, ledger: Ledger) -> HalfMessage:
@@ -207,10 +205,6 @@ class Staging:
             raise for_code(answer.code, answer.remark, ledger.address, access.access_key)
         sent = answer.header(SendMessageResponseHeader)
         return HalfMessage(decode_offset_message_id(sent.msg_id)[2], sent.queue_offset)
-
-    def _patiently(self, call: Any) -> Any:
-        doing = f"preparing {self._task.write}"
-        return patiently(doing, self._options.broker_wait_ms, call)
 
     def _queues_of(self, broker_name: str) -> dict[str, dict[int, int]]:
         """The queues of one broker by topic; where they end is looked for before the commit."""
