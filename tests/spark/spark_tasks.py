@@ -24,6 +24,7 @@ from orbitmq.spark.sink import decisions, delivery, lease, ledger, sending, stag
 from orbitmq.spark.sink.lanes import Lane
 from orbitmq.spark.sink.options import write_options
 from orbitmq.wire.command import RemotingCommand
+from orbitmq.wire.message_view import MessageView
 
 SCHEMA = StructType().add("body", BinaryType()).add("shardingKey", StringType())
 
@@ -142,3 +143,12 @@ class FlakyConnections(ConnectionCache):
 
         vars(connection).update(receive_ready=receive_ready, receive=one_or_none)
         return connection
+
+
+class Asked:
+    """A half message as a broker asks about it: of its own topic."""
+
+    def __init__(self, view: MessageView, topic: str) -> None:
+        self.topic = topic
+        self.property = view.property
+        self.message_id = view.message_id

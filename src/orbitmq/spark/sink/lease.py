@@ -1,8 +1,8 @@
 """The right to deliver what a write decided: of the processes that could, one at a time has it.
 
 It is the lock of a queue, as orderly consumers take it, so brokers need know nothing of Spark. They
-keep it for 60 seconds after it was last renewed (their ``rebalanceLockMaxLiveTime``), so one who
-was killed keeps it for so long, and whoever goes on waits for it.
+keep it for 60 seconds after it was last renewed (RebalanceLockManager), so one who was killed keeps
+it for so long, and whoever goes on waits for it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Brokers take half messages one by one only, each to be ended by itself. So the rows travel as in any
 other write, but each batch as one message of STAGING_TOPIC, and one half message for each topic
 and broker stands for them all: it is what the brokers ask about. It is sent to the topic
-itself, so a topic that cannot be written is noticed before anything is decided. What a task hands
-to the driver is short: where on which broker the lists of its batches are.
+itself, so a topic that cannot be written is noticed before anything is decided; but where the topic
+takes messages of one type alone, to STAGING_TOPIC. What a task hands to the driver is short: where
+on which broker the lists of its batches are.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from orbitmq.spark.sink.options import WriteOptions
 from orbitmq.spark.sink.publishing import NEW_TOPIC_QUEUES
 from orbitmq.spark.sink.sending import Sender
 from orbitmq.spark.sink.staged import STAGED, AttemptIds, HalfMessage, StagedList
+from orbitmq.spark.sink.topic_types import check_rows, required_type
 from orbitmq.wire.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from orbitmq.wire.ids import create_unique_id, decode_offset_message_id
 from orbitmq.wire.properties import PRODUCER_GROUP, UNIQ_KEY, encode_properties
@@ -72,6 +74,7 @@ class Staging:
         self._queue = zlib.crc32(self.ids.tag.encode()) % LEDGER_QUEUES
         self._patient = Patient(f"preparing {task.write}", options.broker_wait_ms)
         self._topics: dict[str, Lanes] = {}
+        self._types: dict[str, set[str]] = {}
         self._brokers: dict[str, _Broker] = {}
         self._sender = Sender(
             options.name_servers, options.group, options.access, options.broker_wait_ms, self, self
@@ -123,6 +126,9 @@ class Staging:
             begin = Begin.of(self._task, {}, names)
 
             self.decision = patient(self._begin, topic, ledger, begin) or self.decision
+            required = patient(required_type, ledger.address, topic, options.access)
+            if required is not None:
+                self._types.setdefault(topic, set()).add(required)
         self._topics[topic] = lanes
 
     def _begin(self, topic: str, ledger: Ledger, begin: Begin) -> Decision | None:
@@ -130,9 +136,13 @@ class Staging:
         ledger.prepare_staging()
         return Decisions(self._options, self._task.write).find(ledger)
 
-    def unsent(self, _topic: str, _frames: Frames) -> Numbers | None:
+    def unsent(self, topic: str, frames: Frames) -> Numbers | None:
         """All rows, unless it is decided already which count."""
-        return None if self.decision is None else np.zeros(0, np.int64)
+        if self.decision is not None:
+            return np.zeros(0, np.int64)
+        for required in self._types.get(topic, ()):
+            check_rows(topic, required, frames)
+        return None
 
     def is_open(self, _error: NetworkError | BrokerError) -> bool:
         """It does not matter: what is staged twice is listed once."""
@@ -177,6 +187,9 @@ class Staging:
     def _send_half(self, topic: str, broker_name: str, ledger: Ledger) -> HalfMessage:
         """The half message that stands for the rows of one topic on one broker."""
         queues = self._topics[topic].queues
+        queue_id = next(one.queue_id for one in queues if one.broker_name == broker_name)
+        if topic in self._types:
+            topic, queue_id = STAGING_TOPIC, self._queue
         pairs = {
             IS_HALF: "true",
             PRODUCER_GROUP: self._options.group,
@@ -188,7 +201,7 @@ class Staging:
             topic=topic,
             default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=NEW_TOPIC_QUEUES,
-            queue_id=next(one.queue_id for one in queues if one.broker_name == broker_name),
+            queue_id=queue_id,
             sys_flag=TRANSACTION_PREPARED,
             born_timestamp=time.time_ns() // 1_000_000,
             flag=0,
