@@ -4,22 +4,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::index::{find, hash};
-use crate::record::Head;
+use crate::record::{take, take_text, Head};
 
 type Heads<'py> = (u32, i32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 type Encoded<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyList>);
 
-type Message<'a> = (&'a [u8; 20], &'a [u8], &'a [u8]);
-
 /// Take a message off the front of a batch: its head, its body, and its properties.
-fn take<'a>(batch: &mut &'a [u8]) -> Option<Message<'a>> {
+fn take_message<'a>(batch: &mut &'a [u8]) -> Option<(&'a [u8; 20], &'a [u8], &'a [u8])> {
     let (head, rest) = batch.split_first_chunk()?;
-    let body_length = i32::from_be_bytes(*head.last_chunk()?);
-    let (body, rest) = rest.split_at_checked(body_length.try_into().ok()?)?;
-    let (length, rest) = rest.split_first_chunk()?;
-    let (properties, rest) = rest.split_at_checked(i16::from_be_bytes(*length).try_into().ok()?)?;
     *batch = rest;
-    Some((head, body, properties))
+    let body = take(batch, i32::from_be_bytes(*head.last_chunk()?))?;
+    Some((head, body, take_text(batch)?))
 }
 
 #[pyfunction]
@@ -39,7 +34,7 @@ pub fn encode_body<'py>(
         if body.is_empty() {
             break;
         }
-        let Some((head, body, properties)) = take(&mut body) else { return Ok(None) };
+        let Some((head, body, properties)) = take_message(&mut body) else { return Ok(None) };
         if body.len() > most || properties.ends_with(b"\0") {
             return Ok(None);
         }

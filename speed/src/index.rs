@@ -1,15 +1,16 @@
-//! The key index: hashes of many messages' keys, and their entries. See `key_entries` in
+//! The key index: hashes of many messages' keys, and their entries. See `record_keys` in
 //! `orbitmq/store/index_keys.py` and `IndexSlots` in `orbitmq/store/index_slots.py`.
 
 use std::io::BufRead;
 
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PySequence};
+use pyo3::types::PyBytes;
 
+use crate::record::Stored;
 use crate::{part, rows};
 
-const ROW: usize = 20; // of an entry of a queue, a key, an entry of the index
+const ROW: usize = 20; // of a key, of an entry of the index
 const SLOTS_A_PAGE: usize = 1024;
 
 /// `String.hashCode` of Java, continued from the hash of the text before.
@@ -22,7 +23,6 @@ pub fn hash(before: u32, text: &[u8]) -> u32 {
     text.encode_utf16().fold(before, |hash, unit| add(hash, u32::from(unit)))
 }
 
-type Run<'py> = (Bound<'py, PyAny>, i64, Bound<'py, PyBytes>, Bound<'py, PyAny>);
 type Kind = (Vec<u8>, String, Vec<u8>);
 const KINDS: usize = 3;
 
@@ -45,50 +45,46 @@ pub fn find<'a, const N: usize>(mut properties: &'a [u8], markers: &[&[u8]; N]) 
     found
 }
 
+/// The interpreter is left to others meanwhile.
 #[pyfunction]
-pub fn key_entries<'py>(
+pub fn record_keys<'py>(
     py: Python<'py>,
-    runs: &Bound<'py, PyList>,
-    start: i64,
+    data: &[u8],
+    position: i64,
+    known: i64,
+    verify_crc: bool,
     kinds: [Kind; KINDS],
-) -> PyResult<(Bound<'py, PyBytes>, i64, i64)> {
-    let (mut end, mut timestamp, mut keys) = (start, 0, Vec::new());
-    let markers = kinds.each_ref().map(|(marker, _, _)| marker.as_slice());
-    for run in runs.iter() {
-        let (topic, stored, units, properties) = run.extract::<Run>()?;
-        let topic = hash(0, topic.extract::<&str>()?.as_bytes());
-        let before = kinds.each_ref().map(|(_, between, _)| hash(topic, between.as_bytes()));
-        let (units, properties) =
-            (rows::<ROW>(units.as_bytes())?, properties.cast::<PySequence>()?);
-        if units.len() != properties.len()? {
-            return Err(PyValueError::new_err("units and properties are not as many"));
-        }
-        for (index, unit) in units.iter().enumerate() {
-            let offset = i64::from_be_bytes(part(unit, 0)?);
-            if offset < start {
+) -> (Bound<'py, PyBytes>, usize, i64) {
+    let (keys, size, timestamp) = py.detach(|| {
+        let markers = kinds.each_ref().map(|(marker, _, _)| marker.as_slice());
+        let (mut keys, mut place, mut timestamp) = (Vec::new(), 0, 0);
+        let (mut topic, mut before) = (&b""[..], [0; KINDS]);
+        while let Some(record) = Stored::read(&data[place..], verify_crc) {
+            let offset = position.wrapping_add(place as i64);
+            if record.physical_offset != offset || record.topic.contains(&0) {
+                break;
+            }
+            (place, timestamp) = (place + record.size, record.store_timestamp);
+            if offset == known || record.is_rolled_back() {
                 continue;
             }
-            if offset >= end {
-                end = offset.saturating_add(i32::from_be_bytes(part(unit, 8)?).into());
-                timestamp = stored;
+            if topic != record.topic || topic.is_empty() {
+                topic = record.topic;
+                before = kinds.each_ref().map(|kind| hash(hash(0, topic), kind.1.as_bytes()));
             }
-            let properties = properties.get_item(index)?;
-            let values = find(properties.cast::<PyBytes>()?.as_bytes(), &markers);
+            let values = find(record.properties, &markers);
             for ((value, before), (_, _, separator)) in values.iter().zip(before).zip(&kinds) {
                 let several = value.split(|byte| Some(byte) == separator.first());
-                let several = several.filter(|key| !key.is_empty());
-                let positive = |key| (hash(before, key) as i32).checked_abs().unwrap_or(0);
-                keys.extend(several.map(|key| (offset, stored, positive(key))));
+                for key in several.filter(|key| !key.is_empty()) {
+                    let hash = (hash(before, key) as i32).checked_abs().unwrap_or(0);
+                    keys.extend([offset.to_be_bytes(), timestamp.to_be_bytes()].as_flattened());
+                    keys.extend(hash.to_be_bytes());
+                }
             }
         }
-    }
-    keys.sort_by_key(|key| key.0);
-    let mut packed = Vec::with_capacity(keys.len() * ROW);
-    for (offset, stored, hash) in keys {
-        packed.extend([offset.to_be_bytes(), stored.to_be_bytes()].as_flattened());
-        packed.extend(hash.to_be_bytes());
-    }
-    Ok((PyBytes::new(py, &packed), end, timestamp))
+        (keys, place, timestamp)
+    });
+    (PyBytes::new(py, &keys), size, timestamp)
 }
 
 /// See `IndexSlots` in `orbitmq/store/index_slots.py`.

@@ -1,7 +1,10 @@
 //! Records of the commit log, and their entries in queues.
 
+use crate::part;
+
 const MAGIC_V1: u32 = 0xDAA3_20A7;
 const MAGIC_V2: u32 = 0xDAA3_20AB;
+const TRANSACTION_ROLLBACK: i32 = 0xC;
 
 /// What stands in front of a record's body but for what `common` holds, from sysFlag to the
 /// offset of a prepared transaction.
@@ -55,4 +58,67 @@ impl Head<'_> {
         units.extend(i64::from(tags_code).to_be_bytes());
         Some(end)
     }
+}
+
+/// What the key index needs of a record. See `check_record` in `orbitmq/wire/record.py`.
+pub struct Stored<'a> {
+    pub size: usize,
+    pub physical_offset: i64,
+    sys_flag: i32,
+    pub store_timestamp: i64,
+    pub topic: &'a [u8],
+    pub properties: &'a [u8],
+}
+
+impl<'a> Stored<'a> {
+    /// The record that `data` begins with, if it is sound.
+    pub fn read(data: &'a [u8], verify_crc: bool) -> Option<Self> {
+        let int = |at| part(data, at).map(i32::from_be_bytes).ok();
+        let long = |at| part(data, at).map(i64::from_be_bytes).ok();
+        let size = usize::try_from(int(0)?).ok()?;
+        let (magic, sys_flag) = (int(4)? as u32, int(36)?);
+        let host = |bit| if sys_flag & bit == 0 { 8 } else { 20 };
+        let stored_at = 48 + host(0x10);
+        let length_at = stored_at + 8 + host(0x20) + 12;
+        let body_length = usize::try_from(int(length_at)?).ok()?;
+        let (body, mut rest) = data.get(length_at + 4..size)?.split_at_checked(body_length)?;
+        let topic = match magic {
+            MAGIC_V1 => {
+                let (length, topic) = rest.split_first()?;
+                rest = topic;
+                take(&mut rest, (*length as i8).into())?
+            }
+            MAGIC_V2 => take_text(&mut rest)?,
+            _ => return None,
+        };
+        let properties = take_text(&mut rest)?;
+        let is_sound =
+            !verify_crc || body.is_empty() || crc32fast::hash(body) & 0x7FFF_FFFF == int(8)? as u32;
+        (rest.is_empty() && is_sound).then_some(Stored {
+            size,
+            physical_offset: long(28)?,
+            sys_flag,
+            store_timestamp: long(stored_at)?,
+            topic,
+            properties,
+        })
+    }
+
+    pub fn is_rolled_back(&self) -> bool {
+        self.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK
+    }
+}
+
+/// Take so many bytes off the front of `data`.
+pub fn take<'a>(data: &mut &'a [u8], length: i32) -> Option<&'a [u8]> {
+    let (taken, rest) = data.split_at_checked(length.try_into().ok()?)?;
+    *data = rest;
+    Some(taken)
+}
+
+/// Take a text of less than 32 KB off the front of `data`, behind its length.
+pub fn take_text<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = data.split_first_chunk()?;
+    *data = rest;
+    take(data, i16::from_be_bytes(*length).into())
 }
