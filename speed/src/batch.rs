@@ -1,13 +1,12 @@
 //! The records of a batch, made of its body. See `orbitmq/wire/batch_records.py`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 
 use crate::index::{find, hash};
 use crate::record::{take, take_text, Head};
 
 type Heads<'py> = (u32, i32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
-type Encoded<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyList>);
 
 /// Take a message off the front of a batch: its head, its body, and its properties.
 fn take_message<'a>(batch: &mut &'a [u8]) -> Option<(&'a [u8; 20], &'a [u8], &'a [u8])> {
@@ -25,18 +24,18 @@ pub fn encode_body<'py>(
     tags_marker: &[u8],
     most: usize,
     place: (i64, i64, i64),
-) -> PyResult<Option<Encoded<'py>>> {
+) -> Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let (magic, queue_id, common, topic) = heads;
     let (queue_offset, mut position, limit) = place;
     let mut records = Vec::with_capacity(2 * body.len());
-    let (mut units, all_properties) = (Vec::new(), PyList::empty(py));
+    let mut units = Vec::new();
     for queue_offset in queue_offset.. {
         if body.is_empty() {
             break;
         }
-        let Some((head, body, properties)) = take_message(&mut body) else { return Ok(None) };
+        let (head, body, properties) = take_message(&mut body)?;
         if body.len() > most || properties.ends_with(b"\0") {
-            return Ok(None);
+            return None;
         }
         let flag = [head[12], head[13], head[14], head[15]];
         let common = common.as_bytes();
@@ -44,11 +43,7 @@ pub fn encode_body<'py>(
         let [tags] = find(properties, &[tags_marker]);
         let parts = (body, topic.as_bytes(), properties);
         let tags_code = hash(0, tags) as i32;
-        let Some(end) = head.write((&mut records, &mut units), parts, tags_code, limit) else {
-            return Ok(None);
-        };
-        all_properties.append(PyBytes::new(py, properties))?;
-        position = end;
+        position = head.write((&mut records, &mut units), parts, tags_code, limit)?;
     }
-    Ok(Some((PyBytes::new(py, &records), PyBytes::new(py, &units), all_properties)))
+    Some((PyBytes::new(py, &records), PyBytes::new(py, &units)))
 }

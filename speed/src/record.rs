@@ -2,6 +2,7 @@
 
 use crate::part;
 
+pub const UNIT: usize = 20; // of an entry of a queue
 const MAGIC_V1: u32 = 0xDAA3_20A7;
 const MAGIC_V2: u32 = 0xDAA3_20AB;
 const TRANSACTION_ROLLBACK: i32 = 0xC;

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::header::{Header, SendCommand, ONEWAY};
 use crate::index::{find, hash};
-use crate::record::{topic_part, Head};
+use crate::record::{topic_part, Head, UNIT};
 
 const TRANSACTION_PREPARED: i32 = 4;
 const HOSTS_V6: i32 = 0x30;
@@ -18,7 +18,7 @@ const HOSTS_V6: i32 = 0x30;
 type Bytes<'py> = Bound<'py, PyBytes>;
 type Rules<'py> = (Bytes<'py>, String, usize, Vec<String>, Bytes<'py>, String, String);
 /// QueueRun.
-type Run<'py> = (Bound<'py, PyAny>, i64, i64, i64, Vec<u8>, Bound<'py, PyList>);
+type Run<'py> = (Bound<'py, PyAny>, i64, i64, i64, Vec<u8>);
 
 /// The properties of a plain message as they are stored, its unique key, and the code of its tags.
 fn read(text: &str, rules: &Rules) -> Option<(Vec<u8>, Vec<u8>, i32)> {
@@ -102,14 +102,14 @@ pub fn encode_sends<'py>(
         let place = *places.entry((header.topic.clone(), header.queue_id)).or_insert(runs.len());
         if place == runs.len() {
             let (found, next) = find_queue.call1((&*header.topic, header.queue_id))?.extract()?;
-            runs.push((found, next, position, 0, Vec::new(), PyList::empty(py)));
+            runs.push((found, next, position, 0, Vec::new()));
         }
         let run = &mut runs[place];
         let head = Head {
             magic: *magic,
             queue_id: header.queue_id,
             flag: header.flag.to_be_bytes(),
-            queue_offset: run.1 + run.5.len() as i64,
+            queue_offset: run.1 + (run.4.len() / UNIT) as i64,
             position,
             common: &common(header, *bits, host.cast::<PyBytes>()?.as_bytes(), store),
         };
@@ -119,7 +119,6 @@ pub fn encode_sends<'py>(
             break;
         };
         run.3 += end - position;
-        run.5.append(PyBytes::new(py, &properties))?;
         if command.flag & ONEWAY != 0 {
             answers.append(py.None())?;
         } else {
