@@ -32,7 +32,9 @@ FRAMES = b"".join(
         [RequestCode.SEND_MESSAGE_V2] * 3 + [RequestCode.GET_BROKER_CONFIG]
     )
 )
-RULES = SendRules(HOST, "MSG_REGION\x01r\x02", 4096, ("DELAY",), b"%016X %d %d %b %d")
+RULES = SendRules(
+    HOST, "MSG_REGION\x01r\x02", 4096, ("DELAY",), b"", [b"%016X", b"1", b"2", b"3", b"4", b"5"]
+)
 UNITS = b"".join(UNIT.pack(position, 300, 7) for position in range(1_000, 9_000, 1_000))
 RECORD = encode_record(Draft("T", 1, b"x", PROPERTIES, 0, 0, 0, 1, HOST, HOST), 0, 1 << 35, 1 << 40)
 VIEW = memoryview(bytes(10_000))

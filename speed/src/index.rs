@@ -5,13 +5,13 @@ use std::io::BufRead;
 
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::record::Stored;
 use crate::{part, rows};
 
 const ROW: usize = 20; // of a key, of an entry of the index
 const SLOTS_A_PAGE: usize = 1024;
+const ROLLED_BACK: i32 = 0xC;
 
 /// `String.hashCode` of Java, continued from the hash of the text before.
 pub fn hash(before: u32, text: &[u8]) -> u32 {
@@ -47,15 +47,15 @@ pub fn find<'a, const N: usize>(mut properties: &'a [u8], markers: &[&[u8]; N]) 
 
 /// The interpreter is left to others meanwhile.
 #[pyfunction]
-pub fn record_keys<'py>(
-    py: Python<'py>,
+pub fn record_keys(
+    py: Python,
     data: &[u8],
     position: i64,
     known: i64,
     verify_crc: bool,
     kinds: [Kind; KINDS],
-) -> (Bound<'py, PyBytes>, usize, i64) {
-    let (keys, size, timestamp) = py.detach(|| {
+) -> (Vec<u8>, usize, i64) {
+    py.detach(|| {
         let markers = kinds.each_ref().map(|(marker, _, _)| marker.as_slice());
         let (mut keys, mut place, mut timestamp) = (Vec::new(), 0, 0);
         let (mut topic, mut before) = (&b""[..], [0; KINDS]);
@@ -65,7 +65,7 @@ pub fn record_keys<'py>(
                 break;
             }
             (place, timestamp) = (place + record.size, record.store_timestamp);
-            if offset == known || record.is_rolled_back() {
+            if offset == known || record.sys_flag & ROLLED_BACK == ROLLED_BACK {
                 continue;
             }
             if topic != record.topic || topic.is_empty() {
@@ -83,8 +83,7 @@ pub fn record_keys<'py>(
             }
         }
         (keys, place, timestamp)
-    });
-    (PyBytes::new(py, &keys), size, timestamp)
+    })
 }
 
 /// See `IndexSlots` in `orbitmq/store/index_slots.py`.
@@ -115,13 +114,7 @@ impl IndexSlots {
         Ok(())
     }
 
-    fn put<'py>(
-        &mut self,
-        py: Python<'py>,
-        keys: &[u8],
-        number: i32,
-        begin_timestamp: i64,
-    ) -> PyResult<(Bound<'py, PyBytes>, u32)> {
+    fn put(&mut self, keys: &[u8], number: i32, begin: i64) -> PyResult<(Vec<u8>, u32)> {
         let mut entries = Vec::with_capacity(keys.len());
         let mut used = 0;
         for (key, number) in rows::<ROW>(keys)?.iter().zip(number..) {
@@ -135,13 +128,13 @@ impl IndexSlots {
                 previous = 0;
                 used += 1;
             }
-            let since = timestamp.saturating_sub(begin_timestamp).div_euclid(1000);
-            let seconds = if begin_timestamp > 0 { since.clamp(0, i32::MAX.into()) } else { 0 };
+            let since = timestamp.saturating_sub(begin).div_euclid(1000);
+            let seconds = if begin > 0 { since.clamp(0, i32::MAX.into()) } else { 0 };
             entries.extend(hash.to_be_bytes());
             entries.extend(part::<8>(key, 0)?);
             entries.extend([(seconds as i32).to_be_bytes(), previous.to_be_bytes()].as_flattened());
         }
-        Ok((PyBytes::new(py, &entries), used))
+        Ok((entries, used))
     }
 
     fn load(&mut self, first: usize, stored: &[u8]) -> PyResult<()> {
@@ -153,13 +146,13 @@ impl IndexSlots {
         Ok(())
     }
 
-    fn stored<'py>(&self, py: Python<'py>, first: usize, stop: usize) -> Bound<'py, PyBytes> {
+    fn stored(&self, first: usize, stop: usize) -> Vec<u8> {
         let slots = self.slots.get(first..stop.min(self.slots.len())).unwrap_or_default();
-        PyBytes::new(py, &slots.iter().flat_map(|slot| slot.to_be_bytes()).collect::<Vec<u8>>())
+        slots.iter().flat_map(|slot| slot.to_be_bytes()).collect()
     }
 
-    fn touched<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.touched)
+    fn touched(&self) -> &[u8] {
+        &self.touched
     }
 
     fn forget_touched(&mut self) {

@@ -5,14 +5,13 @@ use crate::part;
 pub const UNIT: usize = 20; // of an entry of a queue
 const MAGIC_V1: u32 = 0xDAA3_20A7;
 const MAGIC_V2: u32 = 0xDAA3_20AB;
-const TRANSACTION_ROLLBACK: i32 = 0xC;
 
 /// What stands in front of a record's body but for what `common` holds, from sysFlag to the
 /// offset of a prepared transaction.
 pub struct Head<'a> {
     pub magic: u32,
     pub queue_id: i32,
-    pub flag: [u8; 4],
+    pub flag: i32,
     pub queue_offset: i64,
     pub position: i64,
     pub common: &'a [u8],
@@ -41,13 +40,10 @@ impl Head<'_> {
         let size = 42 + self.common.len() + body.len() + topic.len() + properties.len();
         let size = i32::try_from(size).ok()?;
         let end = self.position.checked_add(size.into()).filter(|end| *end <= limit)?;
-        data.extend(size.to_be_bytes());
-        data.extend(self.magic.to_be_bytes());
-        data.extend((crc32fast::hash(body) & 0x7FFF_FFFF).to_be_bytes());
-        data.extend(self.queue_id.to_be_bytes());
-        data.extend(self.flag);
-        data.extend(self.queue_offset.to_be_bytes());
-        data.extend(self.position.to_be_bytes());
+        let checksum = (crc32fast::hash(body) & 0x7FFF_FFFF) as i32;
+        let ints = [size, self.magic as i32, checksum, self.queue_id, self.flag];
+        data.extend(ints.map(i32::to_be_bytes).as_flattened());
+        data.extend([self.queue_offset, self.position].map(i64::to_be_bytes).as_flattened());
         data.extend(self.common);
         data.extend((body.len() as i32).to_be_bytes());
         data.extend(body);
@@ -65,7 +61,7 @@ impl Head<'_> {
 pub struct Stored<'a> {
     pub size: usize,
     pub physical_offset: i64,
-    sys_flag: i32,
+    pub sys_flag: i32,
     pub store_timestamp: i64,
     pub topic: &'a [u8],
     pub properties: &'a [u8],
@@ -103,10 +99,6 @@ impl<'a> Stored<'a> {
             topic,
             properties,
         })
-    }
-
-    pub fn is_rolled_back(&self) -> bool {
-        self.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK
     }
 }
 

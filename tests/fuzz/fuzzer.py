@@ -43,14 +43,16 @@ LIMIT: Final = 4096
 """Of a frame: a longer one is impossible."""
 HOST: Final = bytes([10, 0, 0, 1, 0, 0, 42, 159])
 NOW: Final = 1_704_067_200_000
+ANSWER: Final = ResponseTemplate(
+    {"TRACE_ON": "100%%", "msgId": "0A%016X", "q": "%d", "o": "%d", "transactionId": "%b"}
+)
 RULES: Final = SendRules(
     HOST,
     "CLUSTER\x01c\x02MSG_REGION\x01é\x02",
     200,
     ("DELAY", "TRAN_MSG", "TIMER_"),
-    ResponseTemplate(
-        {"TRACE_ON": "100%%", "msgId": "0A%016X", "q": "%d", "o": "%d", "transactionId": "%b"}
-    ).text,
+    ANSWER.text,
+    ANSWER.parts,
 )
 TOPICS: Final = {"orders": (4, 0), "flights": (2, 1 << 3), "long-" * 20: (1, 0)}
 

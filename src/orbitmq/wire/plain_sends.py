@@ -53,7 +53,8 @@ class SendRules(NamedTuple):
     ``store_host`` is in their records, ``suffix`` behind their properties; the body has
     ``most_body`` bytes at most, and the properties none of the texts in ``special``. ``answer`` is
     the header of their answer, with directives of ``%`` for physical offset, queue id, queue
-    offset, unique key and opaque. The marks are KEY_MARK and TAGS_MARK.
+    offset, unique key and opaque in this order; ``parts`` is what stands between these
+    (ResponseTemplate). The marks are KEY_MARK and TAGS_MARK.
     """
 
     store_host: bytes
@@ -61,6 +62,7 @@ class SendRules(NamedTuple):
     most_body: int
     special: Sequence[str]
     answer: bytes
+    parts: Sequence[bytes]
     key_mark: str = KEY_MARK
     tags_mark: str = TAGS_MARK
 
@@ -100,7 +102,7 @@ def encode_sends(
     ``find_queue`` a queue and its next offset. Returns the records, the answers (None: none is
     wanted), and what each queue gets; what is last in the log is in the last of these.
     """
-    store_host, suffix, most_body, special, answer, key_mark, tags_mark = rules
+    store_host, suffix, most_body, special, answer, _, key_mark, tags_mark = rules
     topics: dict[str, tuple[int, int] | None] = {}
     runs: dict[tuple[str, int], _Run] = {}
     records: list[bytes | memoryview] = []
