@@ -20,7 +20,7 @@ from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, NetworkError, QueryNotFoundError, for_code
 from orbitmq.names import AUTO_CREATE_TOPIC
-from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
+from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection, Body
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import (
     CreateTopicRequestHeader,
@@ -159,8 +159,8 @@ class Ledger:
         ]
 
     def request(
-        self, pairs: dict[str, str], body: bytes, topic: str = LEDGER_TOPIC, queue_id: int = 0
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+        self, pairs: dict[str, str], body: Body, topic: str = LEDGER_TOPIC, queue_id: int = 0
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         """The request that stores a message with these properties."""
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
