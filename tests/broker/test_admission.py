@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from orbitmq import codes
-from orbitmq.broker.admission import message_type
 from orbitmq.codes import RequestCode
 from orbitmq.wire.bodies import (
     ConsumerData,
@@ -14,6 +13,7 @@ from orbitmq.wire.bodies import (
     TopicConfig,
     TopicRouteData,
 )
+from orbitmq.wire.message_types import message_type
 from orbitmq.wire.record import encode_batch
 from tests.broker.remote import Client, Running, bodies, messages, with_broker
 

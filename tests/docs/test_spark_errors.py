@@ -25,7 +25,8 @@ _TABLE = re.compile(r"^\| what it says \|.*\n\|[-|]+\n((?:\|.*\n)+)", re.MULTILI
 def texts_of_the_source() -> str:
     """All its strings, with a space for each value that is put into them."""
     found = []
-    for path in [*SOURCE.glob("spark/**/*.py"), *SOURCE.glob("cli/*.py")]:
+    typed = SOURCE / "wire" / "message_types.py"
+    for path in [*SOURCE.glob("spark/**/*.py"), *SOURCE.glob("cli/*.py"), typed]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)

@@ -20,10 +20,11 @@ from orbitmq.net.blocking import (
     BlockingConnection,
     ConnectionCache,
 )
-from orbitmq.spark.sink import decisions, delivery, ledger, sending, staging, writer
+from orbitmq.spark.sink import decisions, delivery, lease, ledger, sending, staging, writer
 from orbitmq.spark.sink.lanes import Lane
 from orbitmq.spark.sink.options import write_options
 from orbitmq.wire.command import RemotingCommand
+from orbitmq.wire.message_view import MessageView
 
 SCHEMA = StructType().add("body", BinaryType()).add("shardingKey", StringType())
 
@@ -110,7 +111,7 @@ class FlakyConnections(ConnectionCache):
 
     def __init__(self, patch: pytest.MonkeyPatch, chance: float, seed: int = 0) -> None:
         super().__init__()
-        for module in (sending, staging, decisions, ledger):
+        for module in (sending, staging, decisions, lease, ledger):
             patch.setattr(module, "CONNECTIONS", self)
         self.broken = 0
         self._chance = chance
@@ -142,3 +143,12 @@ class FlakyConnections(ConnectionCache):
 
         vars(connection).update(receive_ready=receive_ready, receive=one_or_none)
         return connection
+
+
+class Asked:
+    """A half message as a broker asks about it: of its own topic."""
+
+    def __init__(self, view: MessageView, topic: str) -> None:
+        self.topic = topic
+        self.property = view.property
+        self.message_id = view.message_id

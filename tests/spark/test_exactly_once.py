@@ -26,6 +26,7 @@ from orbitmq.spark.sink.writer import PreparedRows
 from orbitmq.testing.wait import wait_until
 from orbitmq.wire.message_view import MessageView
 from tests.spark.spark_tasks import (
+    Asked,
     FlakyConnections,
     Killed,
     Query,
@@ -201,16 +202,7 @@ def asked(query: Query, topic: Topic, **how: Any) -> list[LocalTransactionState]
     options = WriteOptions(name_servers=(topic.broker.name_server,))
     checks = CheckBacks(options, **how)
     views = [view for own in stored(topic.broker, HALF_TOPIC).values() for view in own]
-    return [checks(cast(MessageView, _Asked(view, topic.name))) for view in views]
-
-
-class _Asked:
-    """A half message as a broker asks about it: of its own topic."""
-
-    def __init__(self, view: MessageView, topic: str) -> None:
-        self.topic = topic
-        self.property = view.property
-        self.message_id = view.message_id
+    return [checks(cast(MessageView, Asked(view, topic.name))) for view in views]
 
 
 def test_answers_about_half_messages(
@@ -244,7 +236,7 @@ def test_two_do_not_deliver_at_once(query: Query, topic: Topic) -> None:
     options = query.new_writer()._plan.options
     other = Decisions(options, "stream:q-1:0")
     ledger = Ledger(topic.broker.address, "broker-a", "tests")
-    with other._lease(ledger), pytest.raises(NetworkError, match="another process delivers"):
+    with other._lease(ledger).held(), pytest.raises(NetworkError, match="another process delivers"):
         query.commit(sent, 0)
     assert topic.bodies() == []
     query.commit(sent, 0)

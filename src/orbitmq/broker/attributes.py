@@ -13,10 +13,7 @@ import msgspec
 
 from orbitmq import codes
 from orbitmq.errors import BrokerError
-
-MESSAGE_TYPE: Final = "message.type"
-"""The attribute that says which messages a topic takes."""
-MIXED: Final = "MIXED"
+from orbitmq.wire.message_types import MESSAGE_TYPE, MIXED
 
 _MAX_LONG: Final = (1 << 63) - 1
 _MOST_DIGITS: Final = 20

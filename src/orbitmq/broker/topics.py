@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from orbitmq import codes
-from orbitmq.broker.attributes import MESSAGE_TYPE, MIXED, TOPIC_ATTRIBUTES, altered
+from orbitmq.broker.attributes import TOPIC_ATTRIBUTES, altered
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.table import ConfigTable, TableChange
 from orbitmq.errors import BrokerError
@@ -31,6 +31,7 @@ from orbitmq.names import (
     is_system_topic,
 )
 from orbitmq.wire.bodies import TopicConfig
+from orbitmq.wire.message_types import MESSAGE_TYPE, MIXED
 
 log = logging.getLogger("orbitmq.broker")
 

@@ -41,7 +41,8 @@ def add_parser(commands: Any) -> None:
         default=60.0,
         metavar="SECONDS",
         help="how long after its decision a write that is not finished is taken for one whose "
-        "driver is gone, and is finished here; longer than a driver needs to commit (default: 60)",
+        "driver is gone, and is finished here; longer than a driver needs to deliver a batch "
+        "(default: 60)",
     )
     add_cluster(parser)
     parser.set_defaults(run=run, parser=parser)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from orbitmq.clock import SYSTEM_CLOCK, Clock
 from orbitmq.errors import BrokerError, NetworkError
 
 log = logging.getLogger("orbitmq.spark")
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 BROKER_WAIT_MS: Final = 120_000
@@ -66,11 +67,20 @@ class Patience:
         time.sleep(min(0.05 * 2**self._failures, _LONGEST_SLEEP_SECONDS, left))
 
 
-def patiently(doing: str, wait_ms: int, call: Callable[[], _T]) -> _T:
-    """What ``call`` returns, called again as long as a :class:`Patience` lasts with its errors."""
-    patience = Patience(doing, wait_ms)
-    while True:
-        try:
-            return call()
-        except (NetworkError, BrokerError) as error:
-            patience.wait_after(error)
+class Patient:
+    """Calls functions for ``doing``, each again as long as a :class:`Patience` lasts."""
+
+    def __init__(self, doing: str, wait_ms: int) -> None:
+        self._doing = doing
+        self._wait_ms = wait_ms
+
+    def __call__(
+        self, function: Callable[_P, _T], /, *arguments: _P.args, **named: _P.kwargs
+    ) -> _T:
+        """What it returns; its last error, when the patience ends."""
+        patience = Patience(self._doing, self._wait_ms)
+        while True:
+            try:
+                return function(*arguments, **named)
+            except (NetworkError, BrokerError) as error:
+                patience.wait_after(error)

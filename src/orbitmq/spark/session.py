@@ -6,9 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 from pyspark.sql import SparkSession
 
+from orbitmq.errors import ConfigError
 from orbitmq.spark.java import provide_java
 
 
@@ -28,7 +30,16 @@ def local_session(
     Spark settings, and those win. Stop it with ``session.stop()``.
 
     A session made in any other way reads and writes ``format("rocketmq")`` just as well.
+
+    Raises ConfigError where there is no Spark but the client of Spark Connect (``pyspark-client``).
     """
+    if find_spec("py4j") is None:
+        raise ConfigError(
+            "master",
+            master,
+            "here is pyspark-client alone, which needs a server: "
+            "SparkSession.builder.remote('sc://HOST:15002'), or pip install 'orbitmq[spark]'",
+        )
     provide_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {

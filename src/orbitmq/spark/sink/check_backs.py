@@ -19,7 +19,7 @@ from orbitmq.client.namespace import with_namespace
 from orbitmq.producer.local_transactions import LocalTransactionState
 from orbitmq.spark.cluster import ClusterSettings, cluster_of
 from orbitmq.spark.sink.decisions import WRITE_PROPERTY, Decision, Decisions
-from orbitmq.spark.sink.ledger import LEDGER_TOPIC, Ledger
+from orbitmq.spark.sink.ledger import LEDGER_TOPIC, STAGING_TOPIC, Ledger
 from orbitmq.spark.sink.options import PRODUCER_GROUP, WriteOptions
 from orbitmq.spark.source.routes import fetch_route, master_addresses
 from orbitmq.wire.message_view import MessageView
@@ -86,8 +86,9 @@ class CheckBacks:
 
     def _find(self, topic: str, decisions: Decisions) -> Decision | None:
         options = self._options
-        wrapped = with_namespace(options.namespace, topic)
-        masters = master_addresses(fetch_route(options.name_servers, wrapped, options.access))
+        if topic != STAGING_TOPIC:
+            topic = with_namespace(options.namespace, topic)
+        masters = master_addresses(fetch_route(options.name_servers, topic, options.access))
         for name, address in masters.items():
             found = decisions.find(Ledger(address, name, options.group, options.access))
             if found is not None:
@@ -115,7 +116,7 @@ def answer_checks(
     Args:
         group: the option group of the writes.
         take_over_ms: what was decided and not finished for so long, because the driver is gone, it
-            delivers. Default: a minute.
+            delivers; longer than a driver needs to deliver a batch. Default: a minute.
         on_answer: called with the name of the write and each answer, in a thread of the producer's.
         settings: of the cluster.
 

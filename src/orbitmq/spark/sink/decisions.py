@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import logging
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from functools import partial
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -25,10 +24,11 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, DataLossError, NetworkError
 from orbitmq.message import MessageQueue
 from orbitmq.net.blocking import CONNECTIONS
-from orbitmq.spark.patience import Patience, patiently
+from orbitmq.spark.patience import Patience, Patient
 from orbitmq.spark.sink.begins import settle
 from orbitmq.spark.sink.delivery import Delivery
-from orbitmq.spark.sink.ledger import LEDGER_QUEUES, LEDGER_TOPIC, Ledger
+from orbitmq.spark.sink.lease import Lease, Renew
+from orbitmq.spark.sink.ledger import Ledger
 from orbitmq.spark.sink.options import WriteOptions
 from orbitmq.spark.sink.queue_ends import queue_ends
 from orbitmq.spark.sink.staged import ATTEMPT_DIGITS, HalfMessage, StagedList
@@ -36,7 +36,6 @@ from orbitmq.spark.source.options import TOOLS_GROUP
 from orbitmq.spark.source.planning import QueueRange
 from orbitmq.spark.source.pulling import RangeReader
 from orbitmq.spark.source.routes import fetch_route, master_addresses
-from orbitmq.wire.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueues
 from orbitmq.wire.headers import EndTransactionRequestHeader
 from orbitmq.wire.message_view import MessageView, decode_records
 from orbitmq.wire.properties import UNIQ_KEY
@@ -46,8 +45,6 @@ log = logging.getLogger("orbitmq.spark")
 
 WRITE_PROPERTY: Final = "orbitmq_spark_write"
 """In all that a task brings to a broker: the write it belongs to, a space, and the attempt."""
-RENEW_SECONDS: Final = 20.0
-"""How often the right to deliver is renewed; brokers keep it for 60 seconds."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -87,6 +84,7 @@ class Decisions:
         self._write = write
         self._scope = quote(write, safe=":/")
         self._client_id = token_hex(8)
+        self._patient = Patient(f"deciding {write}", options.broker_wait_ms)
 
     def find(self, ledger: Ledger) -> Decision | None:
         """The decision, if one was made, as one broker has it."""
@@ -112,7 +110,7 @@ class Decisions:
         decision = self._merged(shares)
         for name, ledger in self._ledgers(decision).items():
             share = decision.brokers[name]
-            self._patiently(lambda ledger=ledger, share=share: self._note_ends(ledger, share))
+            self._patient(self._note_ends, ledger, share)
         return self._spread(decision)
 
     def _note_ends(self, ledger: Ledger, share: Share) -> None:
@@ -181,7 +179,7 @@ class Decisions:
         body = msgspec.json.encode(decision)
         key = f"{self._scope}:decision"
         for ledger in self._ledgers(decision).values():
-            _, notes = self._patiently(lambda ledger=ledger: ledger.write_and_find(key, body))
+            _, notes = self._patient(ledger.write_and_find, key, body)
             first = msgspec.json.decode(notes[0].body, type=Decision)
             if first.tags != decision.tags:
                 return first
@@ -193,7 +191,7 @@ class Decisions:
         lists: list[tuple[str, StagedList]] = []
         while True:
             try:
-                with self._lease(ledger) as renew:
+                with self._lease(ledger).held() as renew:
                     own, notes = ledger.write_and_find(f"{self._scope}:delivering", b"{}")
                     begun = notes[0].log_offset < own
                     if begun and ledger.find(f"{self._scope}:done"):
@@ -217,7 +215,7 @@ class Decisions:
         group: str,
         lists: list[tuple[str, StagedList]],
         present: set[bytes],
-        renew: Callable[[], None],
+        renew: Renew,
     ) -> None:
         with closing(Delivery(ledger, self._options, group, renew)) as delivery:
             for owner, one in lists:
@@ -280,43 +278,10 @@ class Decisions:
                 for name in sorted(decision.brokers)
             }
 
-        doing = f"deciding {self._write}"
-        return patiently(doing, options.broker_wait_ms, look)
+        return self._patient(look)
 
-    def _patiently(self, call: Any) -> Any:
-        return patiently(f"deciding {self._write}", self._options.broker_wait_ms, call)
-
-    @contextmanager
-    def _lease(self, ledger: Ledger) -> Iterator[Any]:
-        """The right to deliver on one broker: nobody else has it in the block."""
-        number = zlib.crc32(self._scope.encode()) % LEDGER_QUEUES
-        queues = MessageQueues([MessageQueue(LEDGER_TOPIC, ledger.broker_name, number)])
-        request = LockBatchRequestBody(TOOLS_GROUP, self._client_id, queues)
-        renewed = -RENEW_SECONDS
-
-        def renew() -> None:
-            nonlocal renewed
-            if time.monotonic() - renewed < RENEW_SECONDS:
-                return
-            with CONNECTIONS.borrow(ledger.address, self._options.access) as connection:
-                answer = connection.request(RequestCode.LOCK_BATCH_MQ, body=request.encode())
-            if not LockBatchResponseBody.decode(answer.body).lock_ok_mq_set:
-                raise NetworkError(
-                    f"{ledger.address} does not let {self._write} be delivered: another process "
-                    f"delivers, or {LEDGER_TOPIC} has fewer than {LEDGER_QUEUES} queues",
-                    ledger.address,
-                )
-            renewed = time.monotonic()
-
-        renew()
-        try:
-            yield renew
-        finally:
-            try:
-                with CONNECTIONS.borrow(ledger.address, self._options.access) as connection:
-                    connection.request(RequestCode.UNLOCK_BATCH_MQ, body=request.encode())
-            except (NetworkError, BrokerError) as error:
-                log.warning("the right to deliver %s is kept for a minute: %s", self._write, error)
+    def _lease(self, ledger: Ledger) -> Lease:
+        return Lease(ledger, self._scope, self._client_id, self._options.access)
 
 
 def _is_of(owner: str, message: MessageView) -> bool:

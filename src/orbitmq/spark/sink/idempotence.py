@@ -19,7 +19,7 @@ import numpy as np
 
 from orbitmq import codes
 from orbitmq.errors import BrokerError, ConnectError, NetworkError
-from orbitmq.spark.patience import patiently
+from orbitmq.spark.patience import Patient
 from orbitmq.spark.sink.begins import Begin, Task, note_begin, settle
 from orbitmq.spark.sink.frames import Frames, Numbers
 from orbitmq.spark.sink.lanes import Batch, Lane, Lanes
@@ -61,16 +61,12 @@ class Idempotence:
     def open(self, topic: str, lanes: Lanes) -> None:
         """Note the begin on every broker of ``topic``, and read what earlier runs sent to it."""
         brokers = sorted({queue.broker_name for queue in lanes.queues})
+        doing = f"looking what {topic} has of {self._task.write}"
+        patient = Patient(doing, self._options.broker_wait_ms)
         stored: Counter[bytes] = Counter()
         for broker_name in brokers:
             own = [lane for lane in lanes.all if lane.queue.broker_name == broker_name]
-            stored.update(
-                patiently(
-                    f"looking what {topic} has of {self._task.write}",
-                    self._options.broker_wait_ms,
-                    lambda own=own: self._open(topic, own, brokers),  # type: ignore[misc]
-                )
-            )
+            stored.update(patient(self._open, topic, own, brokers))
         if stored:
             log.warning("%d messages of %s are there already", stored.total(), self._task.write)
             self._stored[topic] = stored

@@ -3,8 +3,9 @@
 Brokers take half messages one by one only, each to be ended by itself. So the rows travel as in any
 other write, but each batch as one message of STAGING_TOPIC, and one half message for each topic
 and broker stands for them all: it is what the brokers ask about. It is sent to the topic
-itself, so a topic that cannot be written is noticed before anything is decided. What a task hands
-to the driver is short: where on which broker the lists of its batches are.
+itself, so a topic that cannot be written is noticed before anything is decided; but where the topic
+takes messages of one type alone, to STAGING_TOPIC. What a task hands to the driver is short: where
+on which broker the lists of its batches are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -22,7 +23,7 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, NetworkError, for_code
 from orbitmq.names import AUTO_CREATE_TOPIC
 from orbitmq.net.blocking import CONNECTIONS
-from orbitmq.spark.patience import patiently
+from orbitmq.spark.patience import Patient
 from orbitmq.spark.sink.begins import Begin, Task, note_begin
 from orbitmq.spark.sink.decisions import WRITE_PROPERTY, Attempt, Decision, Decisions, Share
 from orbitmq.spark.sink.frames import Frames, Numbers
@@ -33,6 +34,7 @@ from orbitmq.spark.sink.options import WriteOptions
 from orbitmq.spark.sink.publishing import NEW_TOPIC_QUEUES
 from orbitmq.spark.sink.sending import Sender
 from orbitmq.spark.sink.staged import STAGED, AttemptIds, HalfMessage, StagedList
+from orbitmq.spark.sink.topic_types import check_rows, required_type
 from orbitmq.wire.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from orbitmq.wire.ids import create_unique_id, decode_offset_message_id
 from orbitmq.wire.properties import PRODUCER_GROUP, UNIQ_KEY, encode_properties
@@ -70,7 +72,9 @@ class Staging:
         self._scope = quote(task.write, safe=":/")
         self._owner = {WRITE_PROPERTY: f"{self._scope} {self.ids.tag}"}
         self._queue = zlib.crc32(self.ids.tag.encode()) % LEDGER_QUEUES
+        self._patient = Patient(f"preparing {task.write}", options.broker_wait_ms)
         self._topics: dict[str, Lanes] = {}
+        self._types: dict[str, set[str]] = {}
         self._brokers: dict[str, _Broker] = {}
         self._sender = Sender(
             options.name_servers, options.group, options.access, options.broker_wait_ms, self, self
@@ -113,7 +117,7 @@ class Staging:
         options = self._options
         names = sorted({queue.broker_name for queue in lanes.queues})
         addresses = {lane.queue.broker_name: lane.address for lane in lanes.all}
-        decisions = Decisions(options, self._task.write)
+        patient = Patient(f"looking whether {self._task.write} is decided", options.broker_wait_ms)
         for name in names:
             if name not in self._brokers:
                 ledger = Ledger(addresses[name], name, options.group, options.access)
@@ -121,18 +125,24 @@ class Staging:
             ledger = self._brokers[name].ledger
             begin = Begin.of(self._task, {}, names)
 
-            def look(ledger: Ledger = ledger, begin: Begin = begin) -> Decision | None:
-                note_begin(ledger, f"{self._scope}:{self._task.partition}:{topic}", begin)
-                ledger.prepare_staging()
-                return decisions.find(ledger)
-
-            doing = f"looking whether {self._task.write} is decided"
-            self.decision = patiently(doing, options.broker_wait_ms, look) or self.decision
+            self.decision = patient(self._begin, topic, ledger, begin) or self.decision
+            required = patient(required_type, ledger.address, topic, options.access)
+            if required is not None:
+                self._types.setdefault(topic, set()).add(required)
         self._topics[topic] = lanes
 
-    def unsent(self, _topic: str, _frames: Frames) -> Numbers | None:
+    def _begin(self, topic: str, ledger: Ledger, begin: Begin) -> Decision | None:
+        note_begin(ledger, f"{self._scope}:{self._task.partition}:{topic}", begin)
+        ledger.prepare_staging()
+        return Decisions(self._options, self._task.write).find(ledger)
+
+    def unsent(self, topic: str, frames: Frames) -> Numbers | None:
         """All rows, unless it is decided already which count."""
-        return None if self.decision is None else np.zeros(0, np.int64)
+        if self.decision is not None:
+            return np.zeros(0, np.int64)
+        for required in self._types.get(topic, ()):
+            check_rows(topic, required, frames)
+        return None
 
     def is_open(self, _error: NetworkError | BrokerError) -> bool:
         """It does not matter: what is staged twice is listed once."""
@@ -164,21 +174,22 @@ class Staging:
         """What the decision is to have of this attempt: at most one."""
         lists, rows = [], 0
         for topic, staged in broker.staged.items():
-            half = self._patiently(lambda topic=topic: self._send_half(topic, name, broker.ledger))
+            half = self._patient(self._send_half, topic, name, broker.ledger)
             broker.halves.append(half)
             batches = np.array(staged, STAGED)
             rows += int(batches["count"].sum())
             for at in range(0, len(batches), CHUNK):
                 own = StagedList(topic, half, batches[at : at + CHUNK].tobytes())
                 body = msgspec.msgpack.encode(own)
-                lists.append(
-                    self._patiently(lambda body=body: broker.ledger.store(self._owner, body))
-                )
+                lists.append(self._patient(broker.ledger.store, self._owner, body))
         return [Attempt(self.ids.tag, lists, rows)] if lists else []
 
     def _send_half(self, topic: str, broker_name: str, ledger: Ledger) -> HalfMessage:
         """The half message that stands for the rows of one topic on one broker."""
         queues = self._topics[topic].queues
+        queue_id = next(one.queue_id for one in queues if one.broker_name == broker_name)
+        if topic in self._types:
+            topic, queue_id = STAGING_TOPIC, self._queue
         pairs = {
             IS_HALF: "true",
             PRODUCER_GROUP: self._options.group,
@@ -190,7 +201,7 @@ class Staging:
             topic=topic,
             default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=NEW_TOPIC_QUEUES,
-            queue_id=next(one.queue_id for one in queues if one.broker_name == broker_name),
+            queue_id=queue_id,
             sys_flag=TRANSACTION_PREPARED,
             born_timestamp=time.time_ns() // 1_000_000,
             flag=0,
@@ -207,10 +218,6 @@ class Staging:
             raise for_code(answer.code, answer.remark, ledger.address, access.access_key)
         sent = answer.header(SendMessageResponseHeader)
         return HalfMessage(decode_offset_message_id(sent.msg_id)[2], sent.queue_offset)
-
-    def _patiently(self, call: Any) -> Any:
-        doing = f"preparing {self._task.write}"
-        return patiently(doing, self._options.broker_wait_ms, call)
 
     def _queues_of(self, broker_name: str) -> dict[str, dict[int, int]]:
         """The queues of one broker by topic; where they end is looked for before the commit."""
