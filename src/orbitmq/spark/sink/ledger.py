@@ -1,38 +1,47 @@
 """What the sink writes down on the brokers themselves, beside the rows: notes, and decisions.
 
-A note is a message of LEDGER_TOPIC with a key to find it by. A broker writes one log and looks
-through it in one order, so a note that was written before a row is lost before it, and when a
-note can be found by its key, everything that was stored before it can be read.
+A note is a message of LEDGER_TOPIC whose key is its name. A broker writes one log and makes its
+queues from it in one order, so a note that was written before a row is lost before it, and when a
+note can be read, everything that was stored before it can.
 
-Staged rows are messages of a topic of their own, for a broker whose key index is behind looks
-through the last messages of the topic for a note.
+Notes are read from their queues, where the broker picks those of one tag. Its key index is not
+asked: it comes later, and Apache's lacks what lies further back in the log than its last file when
+a broker was killed (IndexService.load, unless messageIndexSafe is set).
+
+Staged rows are messages of a topic of their own, so the queues of notes stay short.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+import zlib
 from collections import deque
 from collections.abc import Generator, Iterable
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from orbitmq import codes
 from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError, NetworkError, QueryNotFoundError, for_code
+from orbitmq.errors import BrokerError, NetworkError, TopicNotFoundError, for_code
 from orbitmq.names import AUTO_CREATE_TOPIC
-from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
+from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection, Body
+from orbitmq.spark.source.options import TOOLS_GROUP
+from orbitmq.spark.source.planning import QueueRange
+from orbitmq.spark.source.pulling import RangeReader
 from orbitmq.wire.command import RemotingCommand
 from orbitmq.wire.headers import (
     CreateTopicRequestHeader,
-    QueryMessageRequestHeader,
+    OffsetResponseHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
+    TopicQueueRequestHeader,
     TopicRequestHeader,
     ViewMessageRequestHeader,
 )
 from orbitmq.wire.ids import create_unique_id, decode_offset_message_id
 from orbitmq.wire.message_view import MessageView, decode_records
-from orbitmq.wire.properties import KEYS, UNIQ_KEY, encode_properties
+from orbitmq.wire.properties import KEYS, TAGS, UNIQ_KEY, encode_properties
 
 log = logging.getLogger("orbitmq.spark")
 
@@ -46,21 +55,18 @@ STORED: Final = {
 }
 """The codes that say that a message was stored, if not as safely as was asked for."""
 LEDGER_QUEUES: Final = 64
-"""Of either topic. Notes are written to the first of them; all are there to be locked."""
-INDEX_WAIT_SECONDS: Final = 60.0
-"""How long a note may take to be found by its key."""
+"""Of either topic. Notes of one key are in one of them; all are there to be locked, too."""
+NOTE_WAIT_SECONDS: Final = 60.0
+"""How long a note may take until it can be read."""
 
-_PAGE: Final = 64
 _READ_AHEAD: Final = 8
-_END_OF_TIME: Final = (1 << 63) - 1
 _READ_AND_WRITE: Final = 6
 
 
 class Note(NamedTuple):
-    """A note as it was stored: where in the broker's log, when (ms), and what it says."""
+    """A note as it was stored: where in the broker's log, and what it says."""
 
     log_offset: int
-    store_timestamp: int
     body: bytes
 
 
@@ -78,15 +84,16 @@ class Ledger:
 
         Raises BrokerError, or NetworkError when it is not known whether it was stored.
         """
-        return self.store({KEYS: key}, body)
+        return self.store({KEYS: key, TAGS: _tag(key)}, body, _queue_id(key))
 
-    def store(self, pairs: dict[str, str], body: bytes) -> int:
+    def store(self, pairs: dict[str, str], body: bytes, queue_id: int = 0) -> int:
         """Store a message with these properties, as :meth:`write` does."""
         with CONNECTIONS.borrow(self.address, self._access) as connection:
-            answer = connection.invoke(*self.request(pairs, body))
+            request = self.request(pairs, body, queue_id=queue_id)
+            answer = connection.invoke(*request)
             if answer.code == codes.TOPIC_NOT_EXIST:
                 self._make_topic(connection, LEDGER_TOPIC)
-                answer = connection.invoke(*self.request(pairs, body))
+                answer = connection.invoke(*request)
             if answer.code not in STORED:
                 raise for_code(
                     answer.code, f"{LEDGER_TOPIC}: {answer.remark}", self.address,
@@ -104,25 +111,27 @@ class Ledger:
                 self._make_topic(connection, STAGING_TOPIC)
 
     def find(self, key: str) -> list[Note]:
-        """All notes of ``key`` that the broker's index has, the oldest first."""
-        notes: dict[int, Note] = {}
-        end = _END_OF_TIME
-        while True:
-            page = self._page(key, end)
-            known = len(notes)
-            notes |= {note.log_offset: note for note in page}
-            if len(page) < _PAGE or len(notes) == known:
-                return [notes[offset] for offset in sorted(notes)]
-            end = min(note.store_timestamp for note in page)
+        """All notes of ``key`` that can be read, the oldest first."""
+        spans = [span] if (span := self._queue(_queue_id(key))).rows > 0 else []
+        reader = RangeReader(
+            LEDGER_TOPIC, TOOLS_GROUP, _tag(key), fail_on_data_loss=False, access=self._access,
+            broker_wait_ms=0,
+        )  # fmt: skip
+        return [
+            Note(view.physical_offset, bytes(view.body))
+            for _, data in reader.read(spans)
+            for view in decode_records(data)
+            if view.keys == key  # tags of others may have the same hash
+        ]
 
     def write_and_find(self, key: str, body: bytes) -> tuple[int, list[Note]]:
-        """Store a note and wait until it is found; where it is, and all notes of ``key``.
+        """Store a note and wait until it can be read; where it is, and all notes of ``key``.
 
-        So everything that the broker stored before can be read. Raises NetworkError when the index
-        takes longer than INDEX_WAIT_SECONDS.
+        So everything that the broker stored before can be read. Raises NetworkError when that
+        takes longer than NOTE_WAIT_SECONDS.
         """
         offset = self.write(key, body)
-        deadline = time.monotonic() + INDEX_WAIT_SECONDS
+        deadline = time.monotonic() + NOTE_WAIT_SECONDS
         pause = 0.002
         while True:
             notes = self.find(key)
@@ -130,37 +139,31 @@ class Ledger:
                 return offset, notes
             if time.monotonic() > deadline:
                 raise NetworkError(
-                    f"{self.address} does not find a note of topic {LEDGER_TOPIC} by its key after "
-                    f"{INDEX_WAIT_SECONDS:.0f} s: its key index must be on (messageIndexEnable)",
+                    f"{self.address} stored a note in topic {LEDGER_TOPIC}, and does not show it "
+                    f"after {NOTE_WAIT_SECONDS:.0f} s: its queues are behind its log",
                     self.address,
                 )
             time.sleep(pause)
             pause = min(pause * 2, 0.1)
 
-    def _page(self, key: str, end: int) -> list[Note]:
-        header = QueryMessageRequestHeader(
-            topic=LEDGER_TOPIC,
-            key=key,
-            max_num=_PAGE,
-            begin_timestamp=0,
-            end_timestamp=end,
-            index_type="K",
-            bname=self.broker_name,
-        )
+    def _queue(self, number: int) -> QueueRange:
+        """All that is in a queue of notes."""
+        header = TopicQueueRequestHeader(LEDGER_TOPIC, number, bname=self.broker_name)
+        ends = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
         with CONNECTIONS.borrow(self.address, self._access) as connection:
             try:
-                answer = connection.request(RequestCode.QUERY_MESSAGE, header)
-            except QueryNotFoundError:
-                return []
-        return [
-            Note(view.physical_offset, view.store_timestamp, bytes(view.body))
-            for view in decode_records(answer.body)
-            if key in (view.keys or "").split(" ")  # the index knows hashes only
-        ]
+                answers = connection.request_all([(code, header) for code in ends])
+            except TopicNotFoundError:  # the first note will make it
+                begin, end = 0, 0
+            else:
+                begin, end = (
+                    max(answer.header(OffsetResponseHeader).offset, 0) for answer in answers
+                )
+        return QueueRange(LEDGER_TOPIC, self.broker_name, number, self.address, begin, end)
 
     def request(
-        self, pairs: dict[str, str], body: bytes, topic: str = LEDGER_TOPIC, queue_id: int = 0
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+        self, pairs: dict[str, str], body: Body, topic: str = LEDGER_TOPIC, queue_id: int = 0
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         """The request that stores a message with these properties."""
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,
@@ -225,3 +228,12 @@ class Ledger:
                 f"updateTopic -t {topic} -r {LEDGER_QUEUES} -w {LEDGER_QUEUES} -c CLUSTER"
             )
             raise
+
+
+def _tag(key: str) -> str:
+    """What the broker tells notes of ``key`` from others by."""
+    return blake2b(key.encode(), digest_size=8).hexdigest()
+
+
+def _queue_id(key: str) -> int:
+    return zlib.crc32(key.encode()) % LEDGER_QUEUES
