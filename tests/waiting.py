@@ -6,14 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable
 
-_SECONDS = 10
+_SECONDS = 60
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:
     """Let the loop run until ``condition`` holds, for what happens there or elsewhere.
 
     Raises:
-        TimeoutError: it did not within 10 s; the text says ``what`` was awaited.
+        TimeoutError: it did not within 60 s; the text says ``what`` was awaited.
     """
     deadline = time.monotonic() + _SECONDS
     while not condition():

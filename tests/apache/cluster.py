@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from tests.apache import remoting
-from tests.apache.java_program import JavaProgram, options
+from tests.apache.java_program import QUICK_JVM, JavaProgram, options
 from tests.apache.ports import held_port
 from tests.patience import eventually
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("orbitmq.tests.apache")
 HOST = "127.0.0.1"
-NAME_SERVER_JVM = ("-Xms128m", "-Xmx128m")
-BROKER_JVM = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
+NAME_SERVER_JVM = ("-Xms128m", "-Xmx128m", *QUICK_JVM)
+BROKER_JVM = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", *QUICK_JVM)
 # 4.9 logs only what a file in its home directory tells it to; 5.x brings its own in the jar.
 LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, TypeAlias
 from weakref import ref
 
@@ -101,14 +101,16 @@ class InFlight:
         with self._lock:
             if self._lost:
                 self._find_lost()
-            held = self._held  # as _fits: each message comes by
+            held = self._held  # as _fits and _hold: each message comes by
             if (
                 self._line
                 or len(held) + self._asked - self._called >= self._limit
                 or (self._bytes + size > self._byte_limit and held)
             ):
                 return False
-            self._hold(message, size)
+            entry = ref(message, self._on_lost), size
+            held[id(message)] = entry
+            self._bytes += size
             return True
 
     def enter(
@@ -147,11 +149,26 @@ class InFlight:
         _tell(turns)
         self._tell_idle()
 
+    def has_room(self, message: Hashable) -> bool:
+        """Whether room was taken for a message, and not given back."""
+        return id(message) in self._held
+
     def leave(self, message: Hashable, *, arrived: bool = True) -> None:
         """Give back the room of a message, if it has any; ``arrived`` if it was acknowledged."""
+        if self.has_room(message):
+            self.settle([message], arrived=arrived)
+
+    def settle(
+        self, messages: Sequence[Hashable], *, callbacks: int = 0, arrived: bool = True
+    ) -> None:
+        """Give back the room of ``messages``, and make some for callbacks, which wait for none.
+
+        ``arrived`` if any of the messages was acknowledged.
+        """
         with self._lock:
-            if not self._drop(message):
-                return
+            for message in messages:
+                self._drop(message)
+            self._asked += callbacks
             if self._lost:
                 self._find_lost()
             turns = self._admit(arrived) if self._line else None
@@ -229,8 +246,7 @@ class InFlight:
 
     def _hold(self, message: Hashable, size: int) -> None:
         entry = ref(message, self._on_lost), size
-        key = id(message)
-        self._held[key] = entry
+        self._held[id(message)] = entry
         self._bytes += size
 
     def _drop(self, message: Hashable) -> bool:

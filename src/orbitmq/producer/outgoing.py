@@ -83,7 +83,6 @@ def prepare_message(
     config: ProducerConfig,
     namespace: Namespace,
     own: Mapping[str, str] | None = None,
-    *,
     hold: bool = False,
 ) -> Outgoing:
     """Check ``message`` and make it ready; ``own`` are properties that RocketMQ itself sets.
@@ -264,7 +263,8 @@ def _member(message: Message, body: bytes, further: dict[str, str], stored: str)
 
 
 _WAIT: Final = property_names.WAIT
-_WAITS: Final = f"{_WAIT}{NAME_SEPARATOR}true{PAIR_SEPARATOR}"
+_WAITS: Final = f"{PAIR_SEPARATOR}{_WAIT}{NAME_SEPARATOR}true{PAIR_SEPARATOR}"
+"""What follows a value before it, where a message says nothing of WAIT itself."""
 _ID: Final = property_names.UNIQ_KEY + NAME_SEPARATOR
 _KEYS: Final = KEYS + NAME_SEPARATOR
 _TAGS: Final = TAGS + NAME_SEPARATOR
@@ -286,18 +286,13 @@ def _further_properties(message: Message) -> dict[str, str]:
 def _stored(message: Message, message_id: str, further: Mapping[str, str]) -> str:
     """All properties of ``message`` in stored form, where their length has 15 bits."""
     tags, keys = message.tags, message.keys
-    text = _ID + message_id + PAIR_SEPARATOR
-    pairs = 1
+    text = f"{_ID}{message_id}{_WAITS if _WAIT not in further else PAIR_SEPARATOR}"
     if keys:
-        text = _KEYS + keys + PAIR_SEPARATOR + text
-        pairs += 1
+        text = f"{_KEYS}{keys}{PAIR_SEPARATOR}{text}"
     if tags:
-        text = _TAGS + tags + PAIR_SEPARATOR + text
-        pairs += 1
-    if text.count(PAIR_SEPARATOR) != pairs:
+        text = f"{_TAGS}{tags}{PAIR_SEPARATOR}{text}"
+    if (keys and PAIR_SEPARATOR in keys) or (tags and PAIR_SEPARATOR in tags):
         join_properties({TAGS: tags or "", KEYS: keys or ""})  # says which of them has one
-    if _WAIT not in further:
-        text += _WAITS
     if further:
         text = _joined(further, message.topic) + text
     size = len(text) if text.isascii() else len(as_bytes(text))
@@ -318,7 +313,9 @@ def _joined(properties: Mapping[str, str], topic: str) -> str:
 
 
 def _checked_body(message: Message, limit: int) -> bytes:
-    body = bytes(message.body)  # no copy, unless it is a bytearray or memoryview
+    body = message.body
+    if type(body) is not bytes:
+        body = bytes(body)  # a bytearray or memoryview might change
     size = len(body)
     if size > limit:
         raise InvalidMessageError(

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 _PAUSE_SECONDS = 0.005
 
 
-def wait_until(condition: Callable[[], _T], what: str = "", *, timeout: float = 10) -> _T:
+def wait_until(condition: Callable[[], _T], what: str = "", *, timeout: float = 30) -> _T:
     """Ask ``condition`` every few milliseconds until it answers something true; return that.
 
     Raises:

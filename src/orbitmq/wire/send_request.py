@@ -96,7 +96,6 @@ class SendRequestTemplate:
         flag: int,
         properties: bytes,
         body: bytes,
-        *,
         oneway: bool = False,
     ) -> bytes:
         """All of the frame before its body. ``properties`` is JSON text, see :func:`json_text`."""

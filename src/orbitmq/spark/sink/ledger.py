@@ -25,7 +25,7 @@ from orbitmq import codes
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, NetworkError, TopicNotFoundError, for_code
 from orbitmq.names import AUTO_CREATE_TOPIC
-from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
+from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection, Body
 from orbitmq.spark.source.options import TOOLS_GROUP
 from orbitmq.spark.source.planning import QueueRange
 from orbitmq.spark.source.pulling import RangeReader
@@ -162,8 +162,8 @@ class Ledger:
         return QueueRange(LEDGER_TOPIC, self.broker_name, number, self.address, begin, end)
 
     def request(
-        self, pairs: dict[str, str], body: bytes, topic: str = LEDGER_TOPIC, queue_id: int = 0
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+        self, pairs: dict[str, str], body: Body, topic: str = LEDGER_TOPIC, queue_id: int = 0
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         """The request that stores a message with these properties."""
         header = SendMessageRequestHeaderV2(
             producer_group=self._group,

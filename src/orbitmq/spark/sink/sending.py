@@ -29,7 +29,7 @@ from orbitmq.errors import (
     for_code,
 )
 from orbitmq.names import AUTO_CREATE_TOPIC
-from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
+from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection, Body
 from orbitmq.spark.patience import BROKER_WAIT_MS, Patience
 from orbitmq.spark.sink.frames import ALONE, BESIDE, Frames, Numbers, parts_of
 from orbitmq.spark.sink.lanes import Batch, Lane, Lanes
@@ -82,7 +82,7 @@ class Carrier(Protocol):
 
     def request(
         self, lane: Lane, batch: Batch
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         """What is sent to the lane's broker for a batch."""
 
     def stored(self, lane: Lane, batch: Batch, header: SendMessageResponseHeader) -> None:
@@ -288,7 +288,7 @@ class Sender:
 
     def _request(
         self, lane: Lane, batch: Batch
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         if self._carrier is not None:
             return self._carrier.request(lane, batch)
         single = batch.count == 1
@@ -311,7 +311,7 @@ class Sender:
         )
         if message:
             return RequestCode.SEND_MESSAGE_V2, header, message.body
-        return RequestCode.SEND_BATCH_MESSAGE, header, bytes(body)
+        return RequestCode.SEND_BATCH_MESSAGE, header, body
 
     def _answered(self, address: str, answer: RemotingCommand) -> None:
         lane, batch = self._under_way.pop((address, answer.opaque))

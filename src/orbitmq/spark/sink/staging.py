@@ -22,7 +22,7 @@ import numpy as np
 from orbitmq.codes import RequestCode
 from orbitmq.errors import BrokerError, NetworkError, for_code
 from orbitmq.names import AUTO_CREATE_TOPIC
-from orbitmq.net.blocking import CONNECTIONS
+from orbitmq.net.blocking import CONNECTIONS, Body
 from orbitmq.spark.patience import Patient
 from orbitmq.spark.sink.begins import Begin, Task, note_begin
 from orbitmq.spark.sink.decisions import WRITE_PROPERTY, Attempt, Decision, Decisions, Share
@@ -156,10 +156,10 @@ class Staging:
 
     def request(
         self, lane: Lane, batch: Batch
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         """A batch as one message."""
         ledger = self._brokers[lane.queue.broker_name].ledger
-        return ledger.request(self._owner, bytes(batch.body), STAGING_TOPIC, self._queue)
+        return ledger.request(self._owner, batch.body, STAGING_TOPIC, self._queue)
 
     def stored(self, lane: Lane, batch: Batch, header: SendMessageResponseHeader) -> None:
         """Keep where it is."""
