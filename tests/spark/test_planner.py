@@ -13,11 +13,9 @@ from orbitmq.codes import RequestCode
 from orbitmq.errors import ConnectError, DataLossError, NetworkError, TopicNotFoundError
 from orbitmq.net.blocking import BlockingConnection
 from orbitmq.net.connection import Connection
-from orbitmq.spark.source.pulling import RangeReader
 from orbitmq.testing.clock import ManualClock
 from orbitmq.wire.bodies import BrokerData, QueueData, TopicRouteData
 from orbitmq.wire.command import RemotingCommand
-from orbitmq.wire.headers import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from orbitmq.wire.signing import Fields
 from tests.spark.fake_cluster import answer, cluster, server
 from tests.spark.planners import FakeTopic, Offset, Topic, as_spark_keeps, planner_of
@@ -136,26 +134,6 @@ def test_tags_leave_gaps_that_do_no_harm(broker: EmbeddedBroker) -> None:
     following = planner.latest_offset(end)
     assert following != end
     assert topic.read(end, following, "UA || DL") == []
-
-
-def test_what_is_durably_done_becomes_the_groups_offset(broker: EmbeddedBroker) -> None:
-    topic = Topic(broker)
-    topic.send("a", "b")
-    planner = topic.planner(group="spark-readers")
-
-    def committed() -> int:
-        header = QueryConsumerOffsetRequestHeader(
-            consumer_group="spark-readers", topic=topic.name, queue_id=0,
-            set_zero_if_not_found=False,
-        )  # fmt: skip
-        found = topic.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-        return found.header(OffsetResponseHeader).offset
-
-    end = planner.latest_offset({"initial": "earliest"})
-    reader = RangeReader(topic.name, "spark-readers", "*", fail_on_data_loss=True)
-    list(reader.read(planner.ranges({"initial": "earliest"}, end)))
-    planner.latest_offset(end)
-    assert committed() == 2
 
 
 def test_an_idle_query_waits_and_a_message_ends_the_wait(broker: EmbeddedBroker) -> None:

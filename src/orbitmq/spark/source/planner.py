@@ -294,8 +294,7 @@ class StreamPlanner:
             return
         if any(queue not in self._topics.addresses for queue in news):
             self._topics.refresh()
-        self._topics.commit(group, news)
-        self._committed.update(news)
+        self._committed.update(self._topics.commit(group, news))
 
 
 def _capped(bounds: Mapping[Queue, Bounds], target: Mapping[Queue, int]) -> dict[Queue, Bounds]:

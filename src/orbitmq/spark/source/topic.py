@@ -149,11 +149,13 @@ class TopicClient(TopicQueues):
             if answer.code != codes.QUERY_NOT_FOUND
         }
 
-    def commit(self, group: str, offsets: Offsets) -> None:
-        """Make ``offsets`` the group's. A broker that refuses or fails is logged.
+    def commit(self, group: str, offsets: Offsets) -> Offsets:
+        """Make ``offsets`` the group's; those that were told. A broker that refuses is logged.
 
-        The group's offsets only mirror the query's, so a query does not fail for them.
+        The group's offsets only mirror the query's, so a query does not fail for them. What a
+        broker refuses it would refuse again, and it counts as told; what did not reach it does not.
         """
+        told: Offsets = {}
         for address, queues in self._at_brokers(offsets).items():
             requests = [
                 (
@@ -173,6 +175,10 @@ class TopicClient(TopicQueues):
                     connection.request_all(requests)
             except (NetworkError, BrokerError) as error:
                 log.warning("offsets of group %s were not committed: %s", group, error)
+                if isinstance(error, NetworkError):
+                    continue
+            told |= {queue: offsets[queue] for queue in queues}
+        return told
 
     def _bounds_at(
         self,
