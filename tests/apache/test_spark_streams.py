@@ -95,7 +95,7 @@ class Copies:
         eventually(lambda: readable() >= count, f"{count} messages of {topic}", readable)
 
     def start(self, guarantee: str, **options: str) -> StreamingQuery:
-        """Copies what is there now; returns when its planner has begun."""
+        """Copies what is there now; returns when its first batch is planned."""
         frame = (
             self._session.readStream.format("rocketmq")
             .options(nameServer=self.cluster.name_server, topic=self.source)
@@ -108,12 +108,10 @@ class Copies:
             .option("checkpointLocation", str(self._home / guarantee))
             .trigger(availableNow=True).start()
         )  # fmt: skip
-        # Spark gives a planner's Python ten seconds to start: not many at once.
-        eventually(
-            lambda: not query.isActive or "Initializing" not in query.status["message"],
-            "a planner",
-            lambda: query.status,
-        )
+        # Spark gives a planner's Python ten seconds to start: not many at once. And what is there
+        # is known with the first batch, whatever becomes of the brokers after it.
+        planned = self._home / guarantee / "offsets" / "0"
+        eventually(lambda: planned.exists() or not query.isActive, "a batch", lambda: query.status)
         return query
 
     def write_batch(self, guarantee: str, *bodies: str) -> None:
