@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from orbitmq.clock import SYSTEM_CLOCK
+from orbitmq.producer.local_transactions import LocalTransactionState
+from orbitmq.spark import answer_checks
 from orbitmq.spark.sink import lanes, sending
+from orbitmq.spark.sink.sending import Outgoing, Sender
+from tests.apache.cluster import ApacheCluster
+from tests.apache.conftest import release_or_skip
+from tests.apache.jars import NEWEST, OLDEST
 from tests.patience import PATIENCE_SECONDS, eventually
+from tests.spark.crashes.histories import LONG
 from tests.spark.spark_tasks import Killed, Query, killed_after, killed_while_delivering, rows
 from tests.spark.topics import stored
 
 if TYPE_CHECKING:
     from orbitmq.broker.embedded import EmbeddedBroker
-    from tests.apache.cluster import ApacheCluster
 
 pytestmark = [pytest.mark.apache, pytest.mark.xdist_group("jvm")]
 
@@ -90,3 +99,60 @@ def test_an_exactly_once_batch_whose_driver_is_killed_while_it_delivers(
             query.commit(sent, 0)
     query.commit([query.task(query.plan(0), 0, [rows(["other"])])], 0)
     await_bodies(cluster, topic, Counter(first + second))
+
+
+@pytest.mark.skipif(not LONG, reason="takes a minute: runs where ORBITMQ_LONG is set")
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_what_is_decided_outlives_the_driver_and_the_broker(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are killed while rows are delivered; who answers the broker's checks finishes it.
+
+    Notes lie further back then than the last file of the log, from which Apache's broker makes the
+    key index again that it threw away.
+    """
+    monkeypatch.setattr(lanes, "BATCH_MESSAGES", 20)
+    settings = {
+        "transactionTimeOut": 6_000,
+        "transactionCheckInterval": 4_000,
+        "flushConsumeQueueThoroughInterval": 1_000,  # what is saved is safe 3 s later
+    }
+    with ApacheCluster(release_or_skip(version), settings) as cluster:
+        query, topic = query_of(cluster, monkeypatch, "exactly_once")
+        numbers = [f"{number}" for number in range(50)]
+        sent = [query.task(query.plan(0), 0, [rows(numbers)])]
+        with monkeypatch.context() as patch:
+            killed_while_delivering(patch, 1)
+            with pytest.raises(Killed):
+                query.commit(sent, 0)
+        fill_files_of_the_log(cluster)
+        cluster.broker.kill()
+        cluster.broker.start()
+        answers: list[LocalTransactionState] = []
+        with answer_checks(
+            name_server=cluster.name_server,
+            take_over_ms=0,
+            on_answer=lambda _, answer: answers.append(answer),
+        ):
+            await_bodies(cluster, topic, Counter(numbers))
+            rolled_back = LocalTransactionState.ROLLBACK
+            eventually(lambda: rolled_back in answers, "the end of the half message")
+        again = query.task(query.plan(0), 0, [rows(["other"])])
+        query.commit([again], 0)
+        await_bodies(cluster, topic, Counter(numbers))
+
+
+def fill_files_of_the_log(cluster: ApacheCluster) -> None:
+    """Until what was written before is not in the file that recovery begins with."""
+    topic = cluster.new_topic("filler", 1)
+    for count in (300, 30):  # a file holds 64 MB
+        with closing(Sender((cluster.name_server,), "fillers")) as sender:
+            for _ in range(count):
+                sender.add(topic, Outgoing(bytes(300_000), b""))
+            sender.finish()
+        saved = SYSTEM_CLOCK.monotonic() + 6
+        eventually(partial(is_over, saved), "a checkpoint of the store")
+
+
+def is_over(moment: float) -> bool:
+    return SYSTEM_CLOCK.monotonic() > moment

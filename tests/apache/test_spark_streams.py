@@ -19,10 +19,10 @@ from orbitmq.spark.sink.sending import Outgoing, Sender
 from orbitmq.spark.source.topic import TopicClient
 from orbitmq.wire.properties import encode_properties
 from tests.apache.java_clients import JavaLitePullConsumer
-from tests.apache.mqadmin import Mqadmin
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.spark.conftest import spark  # noqa: F401 - a fixture
 from tests.spark.crashes.counting import bodies
+from tests.spark.crashes.histories import LONG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,6 +114,10 @@ class Copies:
         eventually(lambda: planned.exists() or not query.isActive, "a batch", lambda: query.status)
         return query
 
+    def run(self, guarantee: str, **options: str) -> None:
+        """Copies it, and waits for the end."""
+        assert self.start(guarantee, **options).awaitTermination(int(PATIENCE_SECONDS))
+
     def write_batch(self, guarantee: str, *bodies: str) -> None:
         """Write a batch, under a name by which it is known when it is written again."""
         frame = self._session.createDataFrame([(body.encode(),) for body in bodies], "body BINARY")
@@ -166,9 +170,24 @@ def kill_and_start(clusters: list[ApacheCluster]) -> None:
             started.result()
 
 
-def test_streams_through_a_killed_broker_and_batches_that_are_run_again(
-    copies: list[Copies],
-) -> None:
+def test_streams_that_run_their_last_batch_again(copies: list[Copies]) -> None:
+    """One after the other, for not many planners start at once on a busy machine."""
+    for one in copies:
+        one.send(*[f"{number % 70}" for number in range(200)])
+        for guarantee in GUARANTEES:
+            one.run(guarantee, maxOffsetsPerTrigger="120")
+        one.check_sinks(one.sent, GUARANTEES)
+        one.check_groups(GUARANTEES)
+        one.send(*[f"{number % 30}" for number in range(100)])
+        for guarantee in ONCE:
+            one.forget_last(guarantee)
+            one.run(guarantee)
+        one.check_sinks(one.sent, ONCE)
+        one.check_groups(ONCE)
+
+
+@pytest.mark.skipif(not LONG, reason="takes a minute: runs where ORBITMQ_LONG is set")
+def test_streams_through_a_killed_broker(copies: list[Copies]) -> None:
     for one in copies:
         one.send(*[f"{number % 800}" for number in range(1500)])
     limit = {"maxOffsetsPerTrigger": "600"}
@@ -178,37 +197,22 @@ def test_streams_through_a_killed_broker_and_batches_that_are_run_again(
         assert query.awaitTermination(int(PATIENCE_SECONDS))
     for one in copies:
         one.check_sinks(one.sent, GUARANTEES)
-        # What a group has read, a broker that is killed may forget; the next batch tells it again.
-        one.send(*[f"{number % 30}" for number in range(100)])
-        for guarantee in ONCE:
-            one.forget_last(guarantee)
-            assert one.start(guarantee).awaitTermination(int(PATIENCE_SECONDS))
-        one.check_sinks(one.sent, ONCE)
-        one.check_groups(ONCE)
     check_with_java(copies)
 
 
 def check_with_java(copies: list[Copies]) -> None:
-    """Apache's own programs see plain messages, and where the groups are."""
+    """Apache's own consumer sees plain messages."""
     with ExitStack() as opened:
         consumers = [
             opened.enter_context(java_consumer(one.cluster, one.sinks["exactly_once"]))
             for one in copies
         ]
-        newest = copies[-1].cluster
-        mqadmin = opened.enter_context(Mqadmin(newest.release, newest.name_server))
         for one, consumer in zip(copies, consumers, strict=True):
             count = one.sent.total()
             consumer.wait_until(lambda: consumer.count >= count, f"{count} messages")  # noqa: B023
             crcs = Counter(zlib.crc32(body.encode()) for body in one.sent.elements())
             assert Counter(message.crc for message in consumer.messages) == crcs
             assert {message.tag for message in consumer.messages} == {"UA"}
-            name_server, group = one.cluster.name_server, group_of("exactly_once")
-            shown = mqadmin.run(
-                "consumerProgress", "-n", name_server, "-g", group, "-t", one.source
-            )
-            assert "Consume Diff Total: 0\n" in shown
-            assert shown.count(one.source) == len(ends_of(one.cluster, one.source))
 
 
 def java_consumer(cluster: ApacheCluster, topic: str) -> JavaLitePullConsumer:
