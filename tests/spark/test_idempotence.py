@@ -178,7 +178,7 @@ def test_a_broker_that_does_not_show_its_notes_is_named(
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "NOTE_WAIT_SECONDS", 0)
-    monkeypatch.setattr(Ledger, "_read_notes", lambda *_: [])
+    monkeypatch.setattr(Ledger, "find", lambda *_: [])
     query._options["brokerWaitMs"] = "0"
     with pytest.raises(RowError, match="does not show it after 0 s"):
         query.task(query.plan(0), 0, [rows(["a"])])

@@ -17,7 +17,7 @@ import logging
 import time
 import zlib
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -42,7 +42,6 @@ from orbitmq.wire.headers import (
 from orbitmq.wire.ids import create_unique_id, decode_offset_message_id
 from orbitmq.wire.message_view import MessageView, decode_records
 from orbitmq.wire.properties import KEYS, TAGS, UNIQ_KEY, encode_properties
-from orbitmq.wire.signing import Fields
 
 log = logging.getLogger("orbitmq.spark")
 
@@ -79,7 +78,6 @@ class Ledger:
         self.broker_name = broker_name
         self._group = group
         self._access = access
-        self._known = (address, access)
 
     def write(self, key: str, body: bytes) -> int:
         """Store a note; where it is in the broker's log. The topic is made where there is none.
@@ -90,32 +88,48 @@ class Ledger:
 
     def store(self, pairs: dict[str, str], body: bytes, queue_id: int = 0) -> int:
         """Store a message with these properties, as :meth:`write` does."""
-        return _place(self._store(pairs, body, queue_id)[0])
+        with CONNECTIONS.borrow(self.address, self._access) as connection:
+            request = self.request(pairs, body, queue_id=queue_id)
+            answer = connection.invoke(*request)
+            if answer.code == codes.TOPIC_NOT_EXIST:
+                self._make_topic(connection, LEDGER_TOPIC)
+                answer = connection.invoke(*request)
+            if answer.code not in STORED:
+                raise for_code(
+                    answer.code, f"{LEDGER_TOPIC}: {answer.remark}", self.address,
+                    self._access.access_key,
+                )  # fmt: skip
+            message_id = answer.header(SendMessageResponseHeader).msg_id
+        return decode_offset_message_id(message_id)[2]
 
     def prepare_staging(self, *, again: bool = False) -> None:
         """Make the topic of staged rows where there is none. Raises BrokerError, NetworkError.
 
         It is looked for but once by a process, unless ``again`` says that it is gone.
         """
-        if self._known in _PREPARED and not again:
+        place = self.address, self._access
+        if place in _PREPARED and not again:
             return
         with CONNECTIONS.borrow(self.address, self._access) as connection:
             header = TopicRequestHeader(STAGING_TOPIC)
             answer = connection.invoke(RequestCode.GET_TOPIC_STATS_INFO, header)
             if answer.code == codes.TOPIC_NOT_EXIST:
                 self._make_topic(connection, STAGING_TOPIC)
-        _PREPARED.add(self._known)
+        _PREPARED.add(place)
 
     def find(self, key: str) -> list[Note]:
         """All notes of ``key`` that can be read, the oldest first."""
-        with CONNECTIONS.borrow(self.address, self._access) as connection:
-            try:
-                bounds = connection.request_all(
-                    (code, header) for code, header, _ in self._bounds(_queue_id(key))
-                )
-            except TopicNotFoundError:  # the first note will make it
-                return []
-        return self._read_notes(key, bounds)
+        spans = [span] if (span := self._queue(_queue_id(key))).rows > 0 else []
+        reader = RangeReader(
+            LEDGER_TOPIC, TOOLS_GROUP, _tag(key), fail_on_data_loss=False, access=self._access,
+            broker_wait_ms=0,
+        )  # fmt: skip
+        return [
+            Note(view.physical_offset, bytes(view.body))
+            for _, data in reader.read(spans)
+            for view in decode_records(data)
+            if view.keys == key  # tags of others may have the same hash
+        ]
 
     def write_and_find(self, key: str, body: bytes) -> tuple[int, list[Note]]:
         """Store a note and wait until it can be read; where it is, and all notes of ``key``.
@@ -123,15 +137,13 @@ class Ledger:
         So everything that the broker stored before can be read. Raises NetworkError when that
         takes longer than NOTE_WAIT_SECONDS.
         """
-        number = _queue_id(key)
-        pairs = {KEYS: key, TAGS: _tag(key)}
-        stored, *bounds = self._store(pairs, body, number, self._bounds(number))
-        offset = _place(stored)
+        offset = self.write(key, body)
         deadline = time.monotonic() + NOTE_WAIT_SECONDS
-        pause = 0.0
-        # Asked for together with the storing, the bounds may be those before it.
-        notes = self._read_notes(key, bounds)
-        while all(note.log_offset != offset for note in notes):
+        pause = 0.002
+        while True:
+            notes = self.find(key)
+            if any(note.log_offset == offset for note in notes):
+                return offset, notes
             if time.monotonic() > deadline:
                 raise NetworkError(
                     f"{self.address} stored a note in topic {LEDGER_TOPIC}, and does not show it "
@@ -139,54 +151,22 @@ class Ledger:
                     self.address,
                 )
             time.sleep(pause)
-            pause = min(max(pause * 2, 0.002), 0.1)
-            notes = self.find(key)
-        return offset, notes
+            pause = min(pause * 2, 0.1)
 
-    def _store(
-        self,
-        pairs: dict[str, str],
-        body: bytes,
-        queue_id: int,
-        asked: Sequence[tuple[RequestCode, Fields, bytes]] = (),
-    ) -> list[RemotingCommand]:
-        """The answers to the storing and to what is ``asked`` together with it."""
-        requests = [self.request(pairs, body, queue_id=queue_id), *asked]
-        with CONNECTIONS.borrow(self.address, self._access) as connection:
-            answers = connection.exchange(requests)
-            if answers[0].code == codes.TOPIC_NOT_EXIST:
-                self._make_topic(connection, LEDGER_TOPIC)
-                answers = connection.exchange(requests)
-        stored = answers[0]
-        if stored.code not in STORED:
-            text = f"{LEDGER_TOPIC}: {stored.remark}"
-            raise for_code(stored.code, text, self.address, self._access.access_key)
-        return answers
-
-    def _bounds(self, number: int) -> list[tuple[RequestCode, Fields, bytes]]:
-        """The requests for where a queue of notes begins and ends."""
+    def _queue(self, number: int) -> QueueRange:
+        """All that is in a queue of notes."""
         header = TopicQueueRequestHeader(LEDGER_TOPIC, number, bname=self.broker_name)
-        return [(code, header, b"") for code in _BOUNDS]
-
-    def _read_notes(self, key: str, bounds: Iterable[RemotingCommand]) -> list[Note]:
-        """The notes of ``key`` within the bounds that the broker answered."""
-        begin, end = (
-            max(answer.header(OffsetResponseHeader).offset, 0)
-            if answer.code == codes.SUCCESS
-            else 0
-            for answer in bounds
-        )
-        span = QueueRange(LEDGER_TOPIC, self.broker_name, _queue_id(key), self.address, begin, end)
-        reader = RangeReader(
-            LEDGER_TOPIC, TOOLS_GROUP, _tag(key), fail_on_data_loss=False, access=self._access,
-            broker_wait_ms=0,
-        )  # fmt: skip
-        return [
-            Note(view.physical_offset, bytes(view.body))
-            for _, data in reader.read([span] if span.rows > 0 else [])
-            for view in decode_records(data)
-            if view.keys == key  # tags of others may have the same hash
-        ]
+        ends = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
+        with CONNECTIONS.borrow(self.address, self._access) as connection:
+            try:
+                answers = connection.request_all([(code, header) for code in ends])
+            except TopicNotFoundError:  # the first note will make it
+                begin, end = 0, 0
+            else:
+                begin, end = (
+                    max(answer.header(OffsetResponseHeader).offset, 0) for answer in answers
+                )
+        return QueueRange(LEDGER_TOPIC, self.broker_name, number, self.address, begin, end)
 
     def request(
         self, pairs: dict[str, str], body: Body, topic: str = LEDGER_TOPIC, queue_id: int = 0
@@ -257,14 +237,8 @@ class Ledger:
             raise
 
 
-_BOUNDS: Final = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
 _PREPARED: Final[set[tuple[str, Access]]] = set()
 """Where this process knows the topic of staged rows."""
-
-
-def _place(stored: RemotingCommand) -> int:
-    """Where in the broker's log a message was stored."""
-    return decode_offset_message_id(stored.header(SendMessageResponseHeader).msg_id)[2]
 
 
 def _tag(key: str) -> str:
