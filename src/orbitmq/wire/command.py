@@ -183,9 +183,24 @@ def encode_request(
     serialize_type: int = JSON,
 ) -> bytes:
     """A whole request frame."""
-    flag = ONEWAY if oneway else 0
-    head = _encode_head(serialize_type, code, opaque, flag, header, None, len(body))
+    head = encode_request_head(
+        code, opaque, header, len(body), oneway=oneway, serialize_type=serialize_type
+    )
     return head + body
+
+
+def encode_request_head(
+    code: int,
+    opaque: int,
+    header: Header | Mapping[str, str] | None,
+    body_length: int,
+    *,
+    oneway: bool = False,
+    serialize_type: int = JSON,
+) -> bytes:
+    """The head of a request frame, to be followed by ``body_length`` bytes of body."""
+    flag = ONEWAY if oneway else 0
+    return _encode_head(serialize_type, code, opaque, flag, header, None, body_length)
 
 
 def encode_response(
