@@ -17,7 +17,7 @@ from orbitmq.wire.command import decode_command, encode_request
 from orbitmq.wire.frames import FRAME_LIMIT
 from orbitmq.wire.headers import SendMessageRequestHeaderV2
 from orbitmq.wire.plain_sends import SendRules
-from orbitmq.wire.record import encode_batch
+from orbitmq.wire.record import Draft, encode_batch, encode_record
 
 HOST = bytes(range(1, 9))
 PROPERTIES = b"UNIQ_KEY\x01" + b"7F" * 16 + b"\x02KEYS\x01one two\x02TAGS\x01red\x02"
@@ -32,8 +32,11 @@ FRAMES = b"".join(
         [RequestCode.SEND_MESSAGE_V2] * 3 + [RequestCode.GET_BROKER_CONFIG]
     )
 )
-RULES = SendRules(HOST, "MSG_REGION\x01r\x02", 4096, ("DELAY",), b"%016X %d %d %b %d")
+RULES = SendRules(
+    HOST, "MSG_REGION\x01r\x02", 4096, ("DELAY",), b"", [b"%016X", b"1", b"2", b"3", b"4", b"5"]
+)
 UNITS = b"".join(UNIT.pack(position, 300, 7) for position in range(1_000, 9_000, 1_000))
+RECORD = encode_record(Draft("T", 1, b"x", PROPERTIES, 0, 0, 0, 1, HOST, HOST), 0, 1 << 35, 1 << 40)
 VIEW = memoryview(bytes(10_000))
 
 
@@ -47,8 +50,8 @@ def sends() -> object:
 
 
 def slots() -> object:
-    keys: Any = TWINS["key_entries"][1]
-    entries, _, _ = keys([("T", 1 << 40, UNITS, [PROPERTIES] * 8)], 0, KINDS)
+    keys: Any = TWINS["record_keys"][1]
+    entries, _, _ = keys(RECORD, 1 << 35, -1, True, KINDS)
     table = IndexSlots(5_000)
     return table.put(entries, 300_000, 1 << 39), table.stored(0, 5_000), table.touched()
 
@@ -63,7 +66,7 @@ CALLS: dict[str, Callable[[], object]] = {
         (70_000, 1 << 35, 1 << 40),
     ),
     "neighbours": lambda: TWINS["neighbours"][1](VIEW, 0, 10_000, UNITS, 32, 1 << 20),  # type: ignore[misc]
-    "key_entries and IndexSlots": slots,
+    "record_keys and IndexSlots": slots,
 }
 
 

@@ -1,59 +1,45 @@
 //! The records of a batch, made of its body. See `orbitmq/wire/batch_records.py`.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 
 use crate::index::{find, hash};
-use crate::record::Head;
+use crate::record::{take, take_text, Head};
 
 type Heads<'py> = (u32, i32, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
-type Encoded<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyList>);
-
-type Message<'a> = (&'a [u8; 20], &'a [u8], &'a [u8]);
 
 /// Take a message off the front of a batch: its head, its body, and its properties.
-fn take<'a>(batch: &mut &'a [u8]) -> Option<Message<'a>> {
+fn take_message<'a>(batch: &mut &'a [u8]) -> Option<(&'a [u8; 20], &'a [u8], &'a [u8])> {
     let (head, rest) = batch.split_first_chunk()?;
-    let body_length = i32::from_be_bytes(*head.last_chunk()?);
-    let (body, rest) = rest.split_at_checked(body_length.try_into().ok()?)?;
-    let (length, rest) = rest.split_first_chunk()?;
-    let (properties, rest) = rest.split_at_checked(i16::from_be_bytes(*length).try_into().ok()?)?;
     *batch = rest;
-    Some((head, body, properties))
+    let body = take(batch, i32::from_be_bytes(*head.last_chunk()?))?;
+    Some((head, body, take_text(batch)?))
 }
 
 #[pyfunction]
-pub fn encode_body<'py>(
-    py: Python<'py>,
+pub fn encode_body(
     mut body: &[u8],
     heads: Heads,
     tags_marker: &[u8],
     most: usize,
     place: (i64, i64, i64),
-) -> PyResult<Option<Encoded<'py>>> {
+) -> Option<(Vec<u8>, Vec<u8>)> {
     let (magic, queue_id, common, topic) = heads;
-    let (queue_offset, mut position, limit) = place;
-    let mut records = Vec::with_capacity(2 * body.len());
-    let (mut units, all_properties) = (Vec::new(), PyList::empty(py));
-    for queue_offset in queue_offset.. {
-        if body.is_empty() {
-            break;
-        }
-        let Some((head, body, properties)) = take(&mut body) else { return Ok(None) };
+    let (mut queue_offset, mut position, limit) = place;
+    let (mut records, mut units) = (Vec::with_capacity(2 * body.len()), Vec::new());
+    while !body.is_empty() {
+        let (head, body, properties) = take_message(&mut body)?;
         if body.len() > most || properties.ends_with(b"\0") {
-            return Ok(None);
+            return None;
         }
-        let flag = [head[12], head[13], head[14], head[15]];
+        let flag = i32::from_be_bytes([head[12], head[13], head[14], head[15]]);
         let common = common.as_bytes();
         let head = Head { magic, queue_id, flag, queue_offset, position, common };
         let [tags] = find(properties, &[tags_marker]);
         let parts = (body, topic.as_bytes(), properties);
         let tags_code = hash(0, tags) as i32;
-        let Some(end) = head.write((&mut records, &mut units), parts, tags_code, limit) else {
-            return Ok(None);
-        };
-        all_properties.append(PyBytes::new(py, properties))?;
-        position = end;
+        position = head.write((&mut records, &mut units), parts, tags_code, limit)?;
+        queue_offset = queue_offset.wrapping_add(1);
     }
-    Ok(Some((PyBytes::new(py, &records), PyBytes::new(py, &units), all_properties)))
+    Some((records, units))
 }

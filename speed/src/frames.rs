@@ -7,27 +7,20 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::header;
 
-const SHORTEST: usize = 8;
+pyo3::import_exception!(orbitmq.errors, WireError);
+
 pub const JSON: u8 = 0;
 
-/// Where the parts of a frame are.
-pub struct Frame {
-    pub form: u8,
-    pub header: usize,
-    pub body: usize,
-    pub end: usize,
-}
-
-/// The frame that begins at `at`, if it is whole and possible.
-pub fn frame_at(data: &[u8], at: usize, limit: usize) -> Option<Frame> {
-    let head = data.get(at..at.checked_add(SHORTEST)?)?;
-    let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
-    let header = at + SHORTEST;
-    let body = header + u32::from_be_bytes([0, head[5], head[6], head[7]]) as usize;
-    let end = at + 4 + length;
-    let is_possible =
-        4 + length >= SHORTEST && 4 + length <= limit && body <= end && end <= data.len();
-    is_possible.then_some(Frame { form: head[4], header, body, end })
+/// The form, the header and the body of the frame that `data` begins with, if it is whole and
+/// possible, and what is behind it.
+fn take_frame(data: &[u8], limit: usize) -> Option<(u8, &[u8], &[u8], &[u8])> {
+    let (length, rest) = data.split_first_chunk()?;
+    let length = u32::from_be_bytes(*length) as usize;
+    let (frame, rest) = rest.split_at_checked(length).filter(|_| 4 + length <= limit)?;
+    let ([form, a, b, c], frame) = frame.split_first_chunk()?;
+    let header_length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+    let (header, body) = frame.split_at_checked(header_length)?;
+    Some((*form, header, body, rest))
 }
 
 /// See `decode_frames` in `orbitmq/wire/frames.py`.
@@ -39,26 +32,19 @@ pub fn decode_frames<'py>(
     limit: usize,
     decode: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyList>, usize)> {
-    let (commands, mut topic, mut at) = (PyList::empty(py), Arc::from(""), 0);
-    while let Some(frame) = frame_at(data, at, limit) {
-        let (header, body) = (&data[frame.header..frame.body], &data[frame.body..frame.end]);
-        let send =
-            if frame.form == JSON { header::decode(py, &mut topic, header, body) } else { None };
+    let (commands, mut topic, mut left) = (PyList::empty(py), Arc::from(""), data);
+    while let Some((form, header, body, rest)) = take_frame(left, limit) {
+        let send = if form == JSON { header::decode(py, &mut topic, header, body) } else { None };
         if let Some(command) = send {
             commands.append(command)?;
         } else {
-            match decode.call1((frame.form, PyBytes::new(py, header), PyBytes::new(py, body))) {
+            match decode.call1((form, PyBytes::new(py, header), PyBytes::new(py, body))) {
                 Ok(command) => commands.append(command)?,
-                Err(error) => {
-                    let wire_error = py.import("orbitmq.errors")?.getattr("WireError")?;
-                    if error.matches(py, wire_error)? {
-                        break;
-                    }
-                    return Err(error);
-                }
+                Err(error) if error.is_instance_of::<WireError>(py) => break,
+                Err(error) => return Err(error),
             }
         }
-        at = frame.end;
+        left = rest;
     }
-    Ok((commands, at))
+    Ok((commands, data.len() - left.len()))
 }

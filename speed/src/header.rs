@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::PyBytes;
 
 use crate::frames::JSON;
 use crate::json::{number, Reader};
@@ -45,11 +45,7 @@ impl SendCommand {
     #[pyo3(name = "serialize_type")]
     const FORM: u8 = JSON;
 
-    fn __getattr__<'py>(
-        &self,
-        py: Python<'py>,
-        name: &Bound<'py, PyString>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let decoder = py.import("orbitmq.wire.command")?;
         decoder.call_method1("decode_command", (0, &self.head, &self.body))?.getattr(name)
     }
@@ -57,12 +53,7 @@ impl SendCommand {
 
 /// The command of a JSON header, if it is a send, and everything in it as it usually is. `topic` is
 /// that of the one before, most often the same.
-pub fn decode(
-    py: Python<'_>,
-    topic: &mut Arc<str>,
-    head: &[u8],
-    body: &[u8],
-) -> Option<SendCommand> {
+pub fn decode(py: Python, topic: &mut Arc<str>, head: &[u8], body: &[u8]) -> Option<SendCommand> {
     if !head.starts_with(b"{\"code\":310,") && !head.starts_with(b"{\"code\":320,") {
         return None;
     }

@@ -1,16 +1,17 @@
-//! The key index: hashes of many messages' keys, and their entries. See `key_entries` in
+//! The key index: hashes of many messages' keys, and their entries. See `record_keys` in
 //! `orbitmq/store/index_keys.py` and `IndexSlots` in `orbitmq/store/index_slots.py`.
 
 use std::io::BufRead;
 
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PySequence};
 
+use crate::record::Stored;
 use crate::{part, rows};
 
-const ROW: usize = 20; // of an entry of a queue, a key, an entry of the index
+const ROW: usize = 20; // of a key, of an entry of the index
 const SLOTS_A_PAGE: usize = 1024;
+const ROLLED_BACK: i32 = 0xC;
 
 /// `String.hashCode` of Java, continued from the hash of the text before.
 pub fn hash(before: u32, text: &[u8]) -> u32 {
@@ -22,7 +23,6 @@ pub fn hash(before: u32, text: &[u8]) -> u32 {
     text.encode_utf16().fold(before, |hash, unit| add(hash, u32::from(unit)))
 }
 
-type Run<'py> = (Bound<'py, PyAny>, i64, Bound<'py, PyBytes>, Bound<'py, PyAny>);
 type Kind = (Vec<u8>, String, Vec<u8>);
 const KINDS: usize = 3;
 
@@ -45,50 +45,45 @@ pub fn find<'a, const N: usize>(mut properties: &'a [u8], markers: &[&[u8]; N]) 
     found
 }
 
+/// The interpreter is left to others meanwhile.
 #[pyfunction]
-pub fn key_entries<'py>(
-    py: Python<'py>,
-    runs: &Bound<'py, PyList>,
-    start: i64,
+pub fn record_keys(
+    py: Python,
+    data: &[u8],
+    position: i64,
+    known: i64,
+    verify_crc: bool,
     kinds: [Kind; KINDS],
-) -> PyResult<(Bound<'py, PyBytes>, i64, i64)> {
-    let (mut end, mut timestamp, mut keys) = (start, 0, Vec::new());
-    let markers = kinds.each_ref().map(|(marker, _, _)| marker.as_slice());
-    for run in runs.iter() {
-        let (topic, stored, units, properties) = run.extract::<Run>()?;
-        let topic = hash(0, topic.extract::<&str>()?.as_bytes());
-        let before = kinds.each_ref().map(|(_, between, _)| hash(topic, between.as_bytes()));
-        let (units, properties) =
-            (rows::<ROW>(units.as_bytes())?, properties.cast::<PySequence>()?);
-        if units.len() != properties.len()? {
-            return Err(PyValueError::new_err("units and properties are not as many"));
-        }
-        for (index, unit) in units.iter().enumerate() {
-            let offset = i64::from_be_bytes(part(unit, 0)?);
-            if offset < start {
+) -> (Vec<u8>, usize, i64) {
+    py.detach(|| {
+        let markers = kinds.each_ref().map(|(marker, _, _)| marker.as_slice());
+        let (mut keys, mut place, mut timestamp) = (Vec::new(), 0, 0);
+        let (mut topic, mut before) = (&b""[..], [0; KINDS]);
+        while let Some(record) = Stored::read(&data[place..], verify_crc) {
+            let offset = position.wrapping_add(place as i64);
+            if record.physical_offset != offset || record.topic.contains(&0) {
+                break;
+            }
+            (place, timestamp) = (place + record.size, record.store_timestamp);
+            if offset == known || record.sys_flag & ROLLED_BACK == ROLLED_BACK {
                 continue;
             }
-            if offset >= end {
-                end = offset.saturating_add(i32::from_be_bytes(part(unit, 8)?).into());
-                timestamp = stored;
+            if topic != record.topic || topic.is_empty() {
+                topic = record.topic;
+                before = kinds.each_ref().map(|kind| hash(hash(0, topic), kind.1.as_bytes()));
             }
-            let properties = properties.get_item(index)?;
-            let values = find(properties.cast::<PyBytes>()?.as_bytes(), &markers);
+            let values = find(record.properties, &markers);
             for ((value, before), (_, _, separator)) in values.iter().zip(before).zip(&kinds) {
                 let several = value.split(|byte| Some(byte) == separator.first());
-                let several = several.filter(|key| !key.is_empty());
-                let positive = |key| (hash(before, key) as i32).checked_abs().unwrap_or(0);
-                keys.extend(several.map(|key| (offset, stored, positive(key))));
+                for key in several.filter(|key| !key.is_empty()) {
+                    let hash = (hash(before, key) as i32).checked_abs().unwrap_or(0);
+                    keys.extend([offset.to_be_bytes(), timestamp.to_be_bytes()].as_flattened());
+                    keys.extend(hash.to_be_bytes());
+                }
             }
         }
-    }
-    keys.sort_by_key(|key| key.0);
-    let mut packed = Vec::with_capacity(keys.len() * ROW);
-    for (offset, stored, hash) in keys {
-        packed.extend([offset.to_be_bytes(), stored.to_be_bytes()].as_flattened());
-        packed.extend(hash.to_be_bytes());
-    }
-    Ok((PyBytes::new(py, &packed), end, timestamp))
+        (keys, place, timestamp)
+    })
 }
 
 /// See `IndexSlots` in `orbitmq/store/index_slots.py`.
@@ -119,13 +114,7 @@ impl IndexSlots {
         Ok(())
     }
 
-    fn put<'py>(
-        &mut self,
-        py: Python<'py>,
-        keys: &[u8],
-        number: i32,
-        begin_timestamp: i64,
-    ) -> PyResult<(Bound<'py, PyBytes>, u32)> {
+    fn put(&mut self, keys: &[u8], number: i32, begin: i64) -> PyResult<(Vec<u8>, u32)> {
         let mut entries = Vec::with_capacity(keys.len());
         let mut used = 0;
         for (key, number) in rows::<ROW>(keys)?.iter().zip(number..) {
@@ -139,13 +128,13 @@ impl IndexSlots {
                 previous = 0;
                 used += 1;
             }
-            let since = timestamp.saturating_sub(begin_timestamp).div_euclid(1000);
-            let seconds = if begin_timestamp > 0 { since.clamp(0, i32::MAX.into()) } else { 0 };
+            let since = timestamp.saturating_sub(begin).div_euclid(1000);
+            let seconds = if begin > 0 { since.clamp(0, i32::MAX.into()) } else { 0 };
             entries.extend(hash.to_be_bytes());
             entries.extend(part::<8>(key, 0)?);
             entries.extend([(seconds as i32).to_be_bytes(), previous.to_be_bytes()].as_flattened());
         }
-        Ok((PyBytes::new(py, &entries), used))
+        Ok((entries, used))
     }
 
     fn load(&mut self, first: usize, stored: &[u8]) -> PyResult<()> {
@@ -157,13 +146,13 @@ impl IndexSlots {
         Ok(())
     }
 
-    fn stored<'py>(&self, py: Python<'py>, first: usize, stop: usize) -> Bound<'py, PyBytes> {
+    fn stored(&self, first: usize, stop: usize) -> Vec<u8> {
         let slots = self.slots.get(first..stop.min(self.slots.len())).unwrap_or_default();
-        PyBytes::new(py, &slots.iter().flat_map(|slot| slot.to_be_bytes()).collect::<Vec<u8>>())
+        slots.iter().flat_map(|slot| slot.to_be_bytes()).collect()
     }
 
-    fn touched<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.touched)
+    fn touched(&self) -> &[u8] {
+        &self.touched
     }
 
     fn forget_touched(&mut self) {

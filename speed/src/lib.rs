@@ -32,11 +32,11 @@ fn rows<const N: usize>(data: &[u8]) -> PyResult<&[[u8; N]]> {
 pub mod orbitmq_speed {
     #[pymodule_export]
     use crate::{
-        batch::encode_body, frames::decode_frames, index::key_entries, index::IndexSlots,
+        batch::encode_body, frames::decode_frames, index::record_keys, index::IndexSlots,
         pull::neighbours, send::encode_sends,
     };
 
     /// Changes whenever a function's arguments or result do: OrbitMQ uses no core of another number.
     #[pymodule_export]
-    const INTERFACE: u32 = 1;
+    const INTERFACE: u32 = 2;
 }

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice};
 
+use crate::record::UNIT;
 use crate::{part, rows};
 
 type Records<'py> = (Bound<'py, PyList>, i64, i64);
@@ -24,7 +25,7 @@ pub fn neighbours<'py>(
         slices.append(view.get_item(slice.call1((place(start), place(stop)))?)?)
     };
     let (mut start, mut stop, mut count, mut taken) = (0, 0, 0, 0);
-    for unit in rows::<20>(units)? {
+    for unit in rows::<UNIT>(units)? {
         let position = i64::from_be_bytes(part(unit, 0)?);
         let size = i64::from(i32::from_be_bytes(part(unit, 8)?));
         if count > 0 && (count >= max_count || size > max_bytes.saturating_sub(taken)) {

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 log = logging.getLogger("orbitmq")
 
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 """The number of the interface between OrbitMQ and its compiled core."""
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])

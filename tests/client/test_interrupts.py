@@ -6,6 +6,8 @@ a time, some microseconds apart, so that they hit the cleaning up, too.
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from orbitmq.broker.embedded import EmbeddedBroker
@@ -100,6 +102,10 @@ with (
 _ACTIONS = "send send_async result callback oneway poll commit life".split()
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 14),
+    reason="an exception of a signal handler may leave a lock held: python/cpython#148874",
+)
 @pytest.mark.parametrize("without_uvloop", [True, False], ids=["asyncio", "uvloop"])
 def test_nothing_hangs_or_is_lost_after_interruptions(without_uvloop: bool) -> None:
     with EmbeddedBroker() as broker:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from orbitmq.codes import RequestCode
 from orbitmq.compiled import TWINS
 from orbitmq.errors import HeaderError
-from orbitmq.store.index_keys import KINDS, key_entries
+from orbitmq.store.index_keys import KINDS, record_keys
 from orbitmq.store.index_slots import IndexSlots
 from orbitmq.store.pull import neighbours
 from orbitmq.wire.batch_records import encode_body
@@ -43,14 +43,16 @@ LIMIT: Final = 4096
 """Of a frame: a longer one is impossible."""
 HOST: Final = bytes([10, 0, 0, 1, 0, 0, 42, 159])
 NOW: Final = 1_704_067_200_000
+ANSWER: Final = ResponseTemplate(
+    {"TRACE_ON": "100%%", "msgId": "0A%016X", "q": "%d", "o": "%d", "transactionId": "%b"}
+)
 RULES: Final = SendRules(
     HOST,
     "CLUSTER\x01c\x02MSG_REGION\x01é\x02",
     200,
     ("DELAY", "TRAN_MSG", "TIMER_"),
-    ResponseTemplate(
-        {"TRACE_ON": "100%%", "msgId": "0A%016X", "q": "%d", "o": "%d", "transactionId": "%b"}
-    ).text,
+    ANSWER.text,
+    ANSWER.parts,
 )
 TOPICS: Final = {"orders": (4, 0), "flights": (2, 1 << 3), "long-" * 20: (1, 0)}
 
@@ -90,8 +92,8 @@ class Fuzzer:
         if is_compared:
             self.compared += len(frames)
         commands, wanted = self._decode(frames, is_compared=is_compared)
-        runs = self._encode(commands, wanted)
-        self._index(frames, runs, is_compared=is_compared)
+        for position, records in self._encode(commands, wanted):
+            self._index(records, position, is_compared=is_compared)
         for _ in range(BATCHES_A_ROUND):
             self._batch(is_compared=is_compared)
             self._pull(is_compared=is_compared)
@@ -123,37 +125,39 @@ class Fuzzer:
         self.sends += sum(1 for command in commands if type(command).__name__ == "SendCommand")
         return commands, wanted
 
-    def _encode(self, commands: list[Any], wanted: list[Any]) -> list[Any]:
-        """What queues get of the commands; each that is not plain is passed over."""
+    def _encode(self, commands: list[Any], wanted: list[Any]) -> list[tuple[int, bytes]]:
+        """What the log gets of the commands, and where; each that is not plain is passed over."""
         plain, compiled = TWINS[encode_sends.__name__]
         noted = [(command, HOST, None) for command in commands if command.code in SENDS]
         python = [(command, HOST, None) for command in wanted if command.code in SENDS]
-        runs: list[Any] = []
+        written: list[tuple[int, bytes]] = []
         first = 0
         while first < len(noted):
-            rest = RULES, TOPICS.get, _find_queue, NOW, 1000 + self.records, 1 << 40
+            position = 1000 + self.records
+            rest = RULES, TOPICS.get, _find_queue, NOW, position, 1 << 40
             records, answers, got = (compiled or plain)(noted, first, *rest)
             last = first + len(answers)
             if python:  # which may go on where the compiled core leaves the rest to it
                 expected = plain(python[:last], first, *rest)
                 _check("encode_sends", python[first:last], (records, answers, got), expected)
             self.records += len(answers)
-            runs += got
+            written.append((position, records))
             first = last + 1
-        return runs
+        return written
 
-    def _index(self, frames: list[bytes], runs: list[Any], *, is_compared: bool) -> None:
-        """Enter what was stored, and as properties what never was."""
-        plain, compiled = TWINS[key_entries.__name__]
-        taken = [(queue[0], NOW, units, properties) for queue, _, _, _, units, properties in runs]
-        hostile = [frame[8:300] for frame in frames[:8]]
-        units = b"".join(number.to_bytes(8) + bytes(12) for number in range(8))
-        taken.append(("orders", NOW, units, hostile))
-        keys, end, timestamp = (compiled or plain)(taken, 0, KINDS)
-        if is_compared:
-            wanted = plain(taken, 0, KINDS)
-            _check("key_entries", taken, (keys, end, timestamp), wanted)
-        self._slots.put(keys, 1 + self.frames % 100_000, NOW - 5_000)
+    def _index(self, records: bytes, position: int, *, is_compared: bool) -> None:
+        """Enter what was stored, as it is and damaged."""
+        plain, compiled = TWINS[record_keys.__name__]
+        chance = self._batches.chance
+        damaged = bytearray(records)
+        for _ in range(chance.choice([1, 2, 9]) if records else 0):
+            damaged[chance.randrange(len(damaged))] = chance.choice([0, 1, 127, 128, 255])
+        for data in (records, bytes(damaged), records[: chance.randrange(len(records) + 1)]):
+            asked = data, position, chance.choice([-1, position]), chance.random() < 0.5, KINDS
+            got = (compiled or plain)(*asked)
+            if is_compared:
+                _check("record_keys", asked, got, plain(*asked))
+            self._slots.put(got[0], 1 + self.frames % 100_000, NOW - 5_000)
 
     def _batch(self, *, is_compared: bool) -> None:
         """Encode the messages of a batch."""

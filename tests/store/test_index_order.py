@@ -1,4 +1,4 @@
-"""The key index beside the storing: messages handed over queue by queue, and who may hurry it."""
+"""The key index beside the storing: in which order it takes messages, and who may hurry it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from threading import Thread
 import pytest
 
 from orbitmq.store import key_index
-from orbitmq.store.appended import Appended, Written
-from orbitmq.store.consume_queue import UNIT_SIZE
 from orbitmq.store.file_ops import FILE_OPS
 from orbitmq.store.index_file import IndexFile, IndexShape
 from orbitmq.store.index_recovery import index_paths
@@ -26,29 +24,14 @@ def put(store: MessageStore, number: int, sys_flag: int = 0) -> int:
     return store.append(message).physical_offset
 
 
-def by_queue(written: Written) -> Written:
-    """The same with a single run a queue, as if its messages had been stored at once."""
-    appended: list[Appended] = []
-    for queue, runs in written.by_queue.items():
-        units = b"".join(run.units for run in runs)
-        properties = [text for run in runs for text in run.properties]
-        first, size = runs[0], len(units) // UNIT_SIZE
-        appended.append(
-            Appended(
-                first.queue_offset, first.physical_offset, size, first.store_timestamp, queue,
-                units, properties,
-            )
-        )  # fmt: skip
-    nowhere = [run for run in written.appended if run.queue is None]
-    return Written([*appended, *nowhere], written.by_queue, written.messages)
-
-
-def test_messages_that_come_queue_by_queue_enter_in_the_order_of_the_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("piece", [8, 300, 1 << 20])
+def test_messages_enter_in_the_order_of_the_log_whatever_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(key_index, "_PIECE", piece)
     with opened(tmp_path) as store:
         index = store.key_index
         assert index is not None
-        store._write_listeners.remove(index.written)
-        store.add_write_listener(lambda written: index.written(by_queue(written)))
         places: dict[int, int] = {}
         for first in range(0, 60, 12):
             for number in range(first, first + 12):
@@ -87,9 +70,9 @@ def test_whoever_looks_for_a_key_has_it_without_the_pauses(
     watched = Watched()
     monkeypatch.setattr(key_index, "time", watched)
     for name, value in {
-        "_PIECE": 1,
+        "_PIECE": 100,
         "_REST": 1e9,
-        "_LONG_REST": 1e9,
+        "_BUSY_REST": 1e9,
         "_SETTLE_SECONDS": 60,
     }.items():
         monkeypatch.setattr(key_index, name, value)

@@ -11,29 +11,53 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbitmq.compiled import TWINS
-from orbitmq.store.consume_queue import UNIT
-from orbitmq.store.index_keys import KEY, KINDS, MessageRun, message_hashes
+from orbitmq.store.index_keys import KEY, KINDS, message_hashes
 from orbitmq.store.index_slots import ENTRY, IndexSlots
+from orbitmq.wire.record import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    Draft,
+    encode_blank,
+    encode_record,
+)
 
 PIECES = [b"\x01", b"\x02", b" ", *(marker for marker, *_ in KINDS), b"UNIQ_KEY", b"k", b"0123456"]
 
 properties = st.lists(
     st.sampled_from(PIECES) | st.text(max_size=12).map(str.encode) | st.binary(max_size=4)
 ).map(b"".join)
-topics = st.sampled_from(["TopicTest", "T", "话题", "\N{SQUID}%RETRY%"]) | st.text(max_size=9)
-messages = st.tuples(st.integers(0, 2**40), st.integers(1, 900), properties)
+topics = st.sampled_from(["TopicTest", "T", "话题", "\N{SQUID}%RETRY%", "long" * 40, "a\0b"])
+flags = st.sampled_from([0, TRANSACTION_PREPARED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+hosts = st.sampled_from([bytes(8), bytes(20)])
+drafts = st.builds(
+    Draft,
+    topic=topics | st.text(st.characters(codec="utf-8"), max_size=9),
+    queue_id=st.integers(0, 9),
+    body=st.binary(max_size=20),
+    properties=properties,
+    tags_code=st.just(0),
+    flag=st.just(0),
+    sys_flag=flags,
+    born_timestamp=st.just(1),
+    born_host=hosts,
+    store_host=hosts,
+)
+START = 1_000
 
 
-def runs_of(parts: list[tuple[str, int, list[tuple[int, int, bytes]]]]) -> list[MessageRun]:
-    return [
-        (
-            topic,
-            timestamp,
-            b"".join(UNIT.pack(offset, size, 0) for offset, size, _ in run),
-            [text for *_, text in run],
-        )
-        for topic, timestamp, run in parts
-    ]
+def log_of(drafts: list[Draft], first_timestamp: int = 7) -> tuple[bytes, list[int]]:
+    """Records as they lie in the log from START on, and their offsets."""
+    data, offsets = b"", []
+    for number, draft in enumerate(drafts):
+        offsets.append(START + len(data))
+        data += encode_record(draft, number, offsets[-1], first_timestamp + number)
+    return data, offsets
+
+
+def plain(number: int, **changes: Any) -> Draft:
+    properties = f"UNIQ_KEY\x01unique-{number}\x02KEYS\x01b{number} a{number}\x02".encode()
+    return Draft("T", 0, b"body", properties, 0, 0, 0, 1, bytes(8), bytes(8), **changes)
 
 
 def both(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -43,43 +67,53 @@ def both(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return python, twin
 
 
-@given(
-    st.lists(st.tuples(topics, st.integers(0, 2**45), st.lists(messages, max_size=5))),
-    st.integers(0, 2**40),
-)
-def test_compiled_hashes_are_those_of_python(
-    parts: list[tuple[str, int, list[tuple[int, int, bytes]]]], start: int
+@given(st.lists(drafts, max_size=4), st.data(), st.booleans())
+def test_compiled_keys_of_records_are_those_of_python(
+    drafts: list[Draft], data: st.DataObject, verify_crc: bool
 ) -> None:
-    python, twin = both("key_entries")
-    for least in (0, start):
-        assert twin(runs_of(parts), least, KINDS) == python(runs_of(parts), least, KINDS)
+    python, twin = both("record_keys")
+    log, offsets = log_of(drafts)
+    known = data.draw(st.sampled_from([-1, *offsets]))
+    damaged = bytearray(log)
+    for place in data.draw(st.lists(st.integers(0, len(log) - 1), max_size=2)) if log else ():
+        damaged[place] = data.draw(st.integers(0, 255))
+    cut = log[: data.draw(st.integers(0, len(log)))]
+    for piece in (log, bytes(damaged), cut, log + encode_blank(8), log + bytes(91)):
+        for start in (START, 0, START + 1):
+            asked = piece, start, known, verify_crc, KINDS
+            assert twin(*asked) == python(*asked)
+
+
+def keys_of(which: int, *asked: Any) -> tuple[list[tuple[Any, ...]], int, int]:
+    code = TWINS["record_keys"][which] or TWINS["record_keys"][0]
+    keys, size, timestamp = code(*asked, KINDS)
+    return list(KEY.iter_unpack(keys)), size, timestamp
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_bytes_that_are_no_units_are_an_error(which: int) -> None:
-    code = TWINS["key_entries"][which] or TWINS["key_entries"][0]
-    unit = UNIT.pack(0, 100, 0)
-    for units, texts in ((unit[:-1], [b""]), (unit, []), (unit, [b"", b""]), (b"", [b""])):
-        with pytest.raises((ValueError, struct.error)):
-            code([("T", 1, units, texts)], 0, KINDS)
-
-
-@pytest.mark.parametrize("which", [0, 1])
-def test_keys_are_in_the_order_of_the_log(which: int) -> None:
-    """Messages are handed over queue by queue, and lie in the log as they came."""
-    code = TWINS["key_entries"][which] or TWINS["key_entries"][0]
-    texts = [f"UNIQ_KEY\x01unique-{n}\x02KEYS\x01b{n} a{n}\x02".encode() for n in range(6)]
-    even = [(n * 100, 100, texts[n]) for n in (0, 2, 4)]
-    odd = [(n * 100, 100, texts[n]) for n in (1, 3, 5)]
-    keys, end, timestamp = code(runs_of([("T", 7, odd), ("T", 9, even)]), 100, KINDS)
+def test_keys_are_in_the_order_of_the_log_until_its_first_unsound_record(which: int) -> None:
+    drafts = [plain(number) for number in range(5)]
+    drafts[1].sys_flag = TRANSACTION_ROLLBACK
+    log, offsets = log_of(drafts)
     expected = [
-        (n * 100, 7 if n % 2 else 9, value)
-        for n in range(1, 6)
-        for value in message_hashes("T", texts[n])
+        (offsets[number], 7 + number, value)
+        for number in (0, 2, 3, 4)
+        for value in message_hashes("T", drafts[number].properties)
     ]
-    assert list(KEY.iter_unpack(keys)) == expected
-    assert (end, timestamp) == (600, 7)
-    assert code(runs_of([("T", 9, even)]), 600, KINDS) == (b"", 600, 0)
+    assert keys_of(which, log, START, -1, True) == (expected, len(log), 11)
+    assert keys_of(which, log, START, offsets[0], True) == (expected[3:], len(log), 11)
+    last = offsets[4] - START
+    assert keys_of(which, log[:-1], START, -1, True) == (expected[:-3], last, 10)
+    assert keys_of(which, b"", START, -1, True) == ([], 0, 0)
+    assert keys_of(which, log, START + 1, -1, True) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_body_is_looked_at_where_that_is_asked_for(which: int) -> None:
+    log, _ = log_of([plain(1)])
+    damaged = log.replace(b"body", b"bodi")
+    assert keys_of(which, damaged, START, -1, True) == ([], 0, 0)
+    assert keys_of(which, damaged, START, -1, False) == keys_of(which, log, START, -1, True)
 
 
 @settings(deadline=None)

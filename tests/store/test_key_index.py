@@ -299,14 +299,23 @@ def test_a_full_disk_delays_the_index_and_nothing_else(
         assert [find(store, key) for key in numbered(0, 90)] == [[place] for place in places[1:]]
 
 
-def test_more_than_may_wait_in_memory_is_read_from_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_damaged_is_passed_over_and_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("orbitmq.store.key_index._MOST_WAITING", 3)
     with opened(tmp_path) as store:
-        places = [place for key in numbered(0, 60) for place in put_keys(store, key)]
+        places = put_keys(store, *numbered(0, 40))
+    for path in [*index_files(tmp_path), tmp_path / "checkpoint"]:
+        path.unlink()
+    for place in (places[3], places[20]):  # before a record, and in a body
+        with (tmp_path / "commitlog" / f"{place // 4096 * 4096:020d}").open("r+b") as file:
+            file.seek(place % 4096 + (4 if place == places[3] else 88))
+            file.write(b"!")
+    with opened(tmp_path) as store:
         wait_indexed(store)
-        assert [find(store, key) for key in numbered(0, 60)] == [[place] for place in places]
+        found = [find(store, key) for key in numbered(0, 40)]
+    assert found == [[place] if n not in {3, 20} else [] for n, place in enumerate(places)]
+    assert f"damaged from physical offset {places[3]} to {places[4]}" in caplog.text
+    assert f"damaged from physical offset {places[20]} to {places[21]}" in caplog.text
 
 
 def test_a_log_that_ends_with_a_file_is_read_to_its_end(tmp_path: Path) -> None:

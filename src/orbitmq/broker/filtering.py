@@ -26,7 +26,7 @@ from orbitmq.filters.tags import SUB_ALL, wanted_codes
 from orbitmq.names import RETRY_PREFIX
 from orbitmq.wire.bodies import MessageModel, SubscriptionData, SubscriptionGroupConfig
 from orbitmq.wire.properties import RETRY_TOPIC, decode_properties, find_property
-from orbitmq.wire.record import locate_record
+from orbitmq.wire.record import properties_of
 
 _FEW_TESTS: Final = 4
 """Up to how many tests it takes less time to look for properties than to decode all of them."""
@@ -207,7 +207,7 @@ def _matches(expression: SqlExpression, properties: bytes) -> bool:
 
 def _matches_record(by_properties: Callable[[bytes], bool], record: memoryview) -> bool:
     try:
-        parts = locate_record(record, 0, len(record))
+        properties = properties_of(record)
     except RecordError:
         return True  # its consumer finds out, as one without a filter does
-    return by_properties(bytes(record[parts.properties : parts.end]))
+    return by_properties(properties)

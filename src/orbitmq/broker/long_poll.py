@@ -72,7 +72,9 @@ class _Queue(Generic[_RequestT]):
         for pulls in self._by_test.values():
             yield from pulls
 
-    def wanting(self, messages: Sequence[Arrival]) -> _Pulls[_RequestT]:
+    def wanting(
+        self, messages: Sequence[Arrival], properties_at: Callable[[int], bytes]
+    ) -> _Pulls[_RequestT]:
         """The pulls that want one of the messages, because it passes their filter."""
         last = messages[-1][0]
         wanting = {pull: None for pull in self._unfiltered if pull.offset < last}
@@ -83,8 +85,8 @@ class _Queue(Generic[_RequestT]):
                         wanting[pull] = None
         for pulls in self._by_test.values():
             test = next(iter(pulls)).wanted.by_properties
-            for end, _, properties in reversed(messages):
-                if test is None or test(properties):
+            for end, _, place in reversed(messages):
+                if test is None or test(properties_at(place)):
                     wanting |= {pull: None for pull in pulls if pull.offset < end}
                     break
         return wanting
@@ -113,11 +115,12 @@ class _Queue(Generic[_RequestT]):
 class LongPollTable(Generic[_RequestT]):
     """All held pulls, by queue and by owner.
 
-    A message costs those of its queue that want it and one look at each test by properties, a
-    lost owner what it holds.
+    A message costs those of its queue that want it and one look at each test by properties, which
+    ``properties_at`` reads from the log; a lost owner costs what it holds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, properties_at: Callable[[int], bytes]) -> None:
+        self._properties_at = properties_at
         self._queues: dict[tuple[str, int], _Queue[_RequestT]] = {}
         self._owners: dict[Hashable, _Pulls[_RequestT]] = {}
         self._ready: list[HeldPull[_RequestT]] = []
@@ -147,7 +150,7 @@ class LongPollTable(Generic[_RequestT]):
         """These messages, one at least, now lie in a queue: ready who wants one of them."""
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
-            self._make_ready(queue.wanting(list(messages)))
+            self._make_ready(queue.wanting(list(messages), self._properties_at))
 
     def sweep(self, now_ms: int, max_offset: Callable[[str, int], int]) -> None:
         """Ready the pulls whose time is up, and those behind ``max_offset`` of their queue.

@@ -29,6 +29,7 @@ from orbitmq.net.burst import Burst
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.pull import GetResult, GetStatus
 from orbitmq.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from orbitmq.wire.record import properties_of
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -95,7 +96,7 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         budget: FilterBudget,
         statistics: Statistics,
     ) -> None:
-        self.held: LongPollTable[_RequestT] = LongPollTable()
+        self.held: LongPollTable[_RequestT] = LongPollTable(self._properties_at)
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -174,6 +175,11 @@ class Pulling(Generic[_OwnerT, _RequestT]):
         if test is None:
             return match
         return msgspec.structs.replace(match, by_properties=self._budget.for_arrivals(test))
+
+    def _properties_at(self, physical_offset: int) -> bytes:
+        """The properties of a message that has just been stored."""
+        record = self._store.record_at(physical_offset)
+        return b"" if record is None else properties_of(record)
 
     def sweep(self, now_ms: int) -> None:
         """Ready the held pulls whose time is up."""

@@ -49,6 +49,7 @@ from orbitmq.wire.properties import (
     find_property,
 )
 from orbitmq.wire.record import MULTI_TAGS, Draft
+from orbitmq.wire.response_template import ResponseTemplate
 
 _SPECIAL: Final = (DELAY, TRANSACTION_PREPARED, "TIMER_DELIVER", POP_CK)
 _MULTI_TAG: Final = "MULTI_TAG"
@@ -129,10 +130,12 @@ class Sending:
             TRACE_SWITCH: "true" if config.trace_on else "false",
         }
 
-    def plain_rules(self, answer: bytes) -> SendRules:
-        """What send_plain() is to go by, from now on; ``answer`` is the text of the answers."""
+    def plain_rules(self, answer: ResponseTemplate) -> SendRules:
+        """What send_plain() is to go by, from now on; ``answer`` makes the answers."""
         suffix = encode_properties(self._own_properties).decode()
-        return SendRules(self._store_host, suffix, self._max_body, _SPECIAL, answer)
+        return SendRules(
+            self._store_host, suffix, self._max_body, _SPECIAL, answer.text, answer.parts
+        )
 
     def send_plain(
         self, noted: Sequence[Noted], first: int, rules: SendRules

@@ -29,7 +29,7 @@ from orbitmq.store.timer_log import TimerUnit
 from orbitmq.store.timer_store import NewTimer, TimerQueue, TimerStore
 from orbitmq.wire.ids import java_hash
 from orbitmq.wire.properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS, find_property
-from orbitmq.wire.record import check_record, locate_record
+from orbitmq.wire.record import check_record, properties_of
 
 log = logging.getLogger("orbitmq.broker")
 
@@ -234,7 +234,7 @@ class Timers:
         record = self._store.record_at(recall.physical_offset)
         if record is None:
             return set()
-        key = find_property(_properties_of(record), TIMER_DEL_UNIQKEY)
+        key = find_property(properties_of(record), TIMER_DEL_UNIQKEY)
         return {key} if key else set()
 
     def _deliver(
@@ -251,7 +251,7 @@ class Timers:
         for physical_offset, unit in places:
             try:
                 record = self._record(physical_offset)
-                topics.append(find_property(_properties_of(record), REAL_TOPIC) or "")
+                topics.append(find_property(properties_of(record), REAL_TOPIC) or "")
                 draft = delivered(record, unit, now_ms, recalled)
                 if draft is not None:
                     self._store.append(draft)
@@ -293,7 +293,7 @@ def open_timers(store: MessageStore, ops: FileOps, now_ms: int) -> TimerStore:
 
 def _timer_of(record: memoryview, unit: QueueUnit) -> tuple[NewTimer, str]:
     """A stored message as a timer, and the topic it is for. Raises RecordError if it is none."""
-    properties = _properties_of(record)
+    properties = properties_of(record)
     text = find_property(properties, TIMER_OUT_MS) or ""
     topic = find_property(properties, REAL_TOPIC) or ""
     if not _TIME.fullmatch(text) or not topic:
@@ -301,8 +301,3 @@ def _timer_of(record: memoryview, unit: QueueUnit) -> tuple[NewTimer, str]:
     is_recall = find_property(properties, TIMER_DEL_UNIQKEY) is not None
     timer = NewTimer(int(text), unit.physical_offset, unit.size, java_hash(topic), is_recall)
     return timer, topic
-
-
-def _properties_of(record: memoryview) -> bytes:
-    parts = locate_record(record, 0, len(record))
-    return bytes(record[parts.properties : parts.end])

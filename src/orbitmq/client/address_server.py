@@ -10,6 +10,7 @@ import asyncio
 import logging
 from http.client import HTTPException
 from typing import Final
+from urllib.error import HTTPError
 from urllib.request import OpenerDirector, ProxyHandler, build_opener
 
 from orbitmq.client.config import name_servers
@@ -82,6 +83,10 @@ def fetch_name_servers(url: str) -> tuple[str, ...]:
 
 
 def _read(opener: OpenerDirector, url: str) -> bytes:
-    with opener.open(url, timeout=_TIMEOUT_SECONDS) as page:
-        content: bytes = page.read(_MOST_BYTES)
-        return content
+    try:
+        with opener.open(url, timeout=_TIMEOUT_SECONDS) as page:
+            content: bytes = page.read(_MOST_BYTES)
+            return content
+    except HTTPError as error:
+        error.close()  # it is the answer, too
+        raise

@@ -16,7 +16,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -35,7 +35,10 @@ Undo: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 Drain: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Waits for what is on its way, at the end of the process."""
 
-_Callback: TypeAlias = tuple[Callable[..., object], tuple[Any, ...], Callable[[], object] | None]
+Call: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
+"""A function and what it is called with."""
+
+_Callbacks: TypeAlias = tuple[Sequence[Call], Callable[[], object] | None]
 
 _FORKED: Final = (
     "this client was made before the process was forked, and its thread stayed with the parent; "
@@ -85,7 +88,7 @@ class LoopThread:
         """Those that were started and not shut down."""
         self._mailbox = Mailbox(self.loop)
         self._homes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
-        self._callbacks: SimpleQueue[_Callback | None] = SimpleQueue()
+        self._callbacks: SimpleQueue[_Callbacks | None] = SimpleQueue()
         self._callback_thread: threading.Thread | None = None
         self.callbacks_called = 0
         """How many have returned, of all clients."""
@@ -102,7 +105,7 @@ class LoopThread:
         if self.gone is not None:
             raise ClientStateError(self.gone)
         try:
-            self._mailbox.post(function, *args)
+            self._mailbox.put(function, args)
         except RuntimeError:
             if self.gone is None:
                 raise
@@ -166,26 +169,30 @@ class LoopThread:
             mailbox = self._homes[home] = Mailbox(home)
         return Answer(home.create_future(), mailbox)
 
-    def call_back(
-        self,
-        function: Callable[..., object],
-        /,
-        *args: Any,
-        then: Callable[[], object] | None = None,
-    ) -> None:
+    def call_back(self, function: Callable[..., object], /, *args: Any) -> None:
         """Have the callback thread call ``function(*args)``; what it raises is logged.
 
-        ``then`` is called afterwards in any case. Callbacks run one after the other, in the order
-        asked for.
+        Callbacks run one after the other, in the order asked for.
         """
+        self.call_back_all([(function, args)])
+
+    def call_back_all(
+        self, calls: Sequence[Call], then: Callable[[], object] | None = None
+    ) -> None:
+        """As :meth:`call_back`, for all ``calls``; ``then`` is called after each in any case."""
         if self._callback_thread is None:
             self.expect_callbacks()
-        self._callbacks.put((function, args, then))
+        self._callbacks.put((calls, then))
 
     def expect_callbacks(self) -> None:
         """Have the thread for them run: at the end of the process it is too late to start it."""
         if self._callback_thread is None and self.gone is None:
             self.post(self._start_callback_thread)  # there, where no signal interrupts it
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is on the private loop."""
+        return threading.get_ident() == self._thread.ident
 
     @property
     def on_callback_thread(self) -> bool:
@@ -248,15 +255,16 @@ class LoopThread:
             self._callback_thread.start()
 
     def _run_callbacks(self) -> None:
-        while (call := self._callbacks.get()) is not None:
-            function, args, then = call
-            try:
-                function(*args)
-            except BaseException:  # also sys.exit(): the others' callbacks go on
-                log.exception("a callback failed: %r", function)
-            self.callbacks_called += 1
-            if then is not None:
-                then()
+        while (asked := self._callbacks.get()) is not None:
+            calls, then = asked
+            for function, args in calls:
+                try:
+                    function(*args)
+                except BaseException:  # also sys.exit(): the others' callbacks go on
+                    log.exception("a callback failed: %r", function)
+                self.callbacks_called += 1
+                if then is not None:
+                    then()
 
 
 class Answer(Generic[T]):

@@ -36,6 +36,10 @@ class Mailbox:
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have the loop call ``function(*args)``. Raises RuntimeError when the loop is closed."""
+        self.put(function, args)
+
+    def put(self, function: Callable[..., object], args: tuple[Any, ...] = ()) -> None:
+        """As :meth:`post`."""
         self._calls.append((function, args))
         # In this order: who finds the mark of this turn knows that a wake-up came before the mark,
         # and that the turn it leads to, which begins by ending this one, is still to come.

@@ -156,10 +156,10 @@ class Connection(asyncio.BufferedProtocol):
             header = self._hook.apply(header, body)
         # Encoded first: nothing is awaited of a request that cannot be encoded.
         frame = encode_request(code, self.next_opaque(), header, body)
-        self.expect(self._opaque, code, on_done, timeout_ms=timeout_ms)
+        self.expect(self._opaque, code, on_done, timeout_ms)
         self.send(frame)
 
-    def expect(self, opaque: int, code: int, on_done: ResponseHandler, *, timeout_ms: int) -> None:
+    def expect(self, opaque: int, code: int, on_done: ResponseHandler, timeout_ms: int) -> None:
         """Have ``on_done`` get the response to a request the caller encodes and sends itself.
 
         As :meth:`request`, on an open connection; ``opaque`` is from :meth:`next_opaque`. The hook

@@ -139,8 +139,7 @@ class Batching:
     def ended(self, held: Held, *, arrived: bool) -> None:
         """A message has its outcome."""
         self._held_bytes -= held.size
-        self._sender.in_flight.leave(held, arrived=arrived)
-        self._sender.ended(held)
+        self._sender.ended(held, arrived)
 
     def _wait(self, now: float) -> None:
         due = self._accumulator.next_due

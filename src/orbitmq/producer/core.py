@@ -19,6 +19,7 @@ from orbitmq.client.background import Background
 from orbitmq.client.config import make_config
 from orbitmq.client.core import ClientCore
 from orbitmq.client.instance import ClientInstance
+from orbitmq.client.loop import Call
 from orbitmq.client.namespace import Namespace
 from orbitmq.client.timeouts import in_ms
 from orbitmq.clock import SYSTEM_CLOCK
@@ -44,6 +45,7 @@ from orbitmq.producer.requests import Request, Requests, request_properties
 from orbitmq.producer.selectors import QueueSelector
 from orbitmq.producer.sender import Deadline, Posted, Sender, Sink
 from orbitmq.producer.sending import Sending
+from orbitmq.producer.settling import Settling
 from orbitmq.producer.under_way import UnderWay
 from orbitmq.wire.bodies import TopicRouteData
 from orbitmq.wire.message_view import MessageView
@@ -82,6 +84,7 @@ class ProducerCore(ClientCore):
             raise IllegalNameError(f"the group {group!r} is RocketMQ's own: choose another")
         super().__init__(f"producer {group!r}")
         self.in_flight = InFlight(self.config.max_in_flight, self.config.max_in_flight_bytes)
+        self._settling = Settling(self.in_flight, self._hand_over)
         self.hooks = ProducerHooks(
             group,
             self.namespace,
@@ -124,7 +127,7 @@ class ProducerCore(ClientCore):
         """Join a client instance; does not wait for a name server to answer."""
         instance = await ClientInstance.obtain(self.config)
         self._sender = Sender(
-            self.group, instance, self.config, self.in_flight, self.namespace, self.hooks
+            self.group, instance, self.config, self._settling, self.namespace, self.hooks
         )
         try:
             instance.register_producer(self.group, self)
@@ -135,7 +138,11 @@ class ProducerCore(ClientCore):
             raise
         self.instance = instance
         self._under_way = UnderWay(
-            self.group, self._sender, self.thread, self.config.send_timeout_ms / 1000
+            self.group,
+            self._sender,
+            self.in_flight,
+            self.thread,
+            patience=self.config.send_timeout_ms / 1000,
         )
         self._detecting = self._detect()
         if self.config.auto_batch:
@@ -235,7 +242,6 @@ class ProducerCore(ClientCore):
         message: Messages,
         selector: QueueSelector | None,
         queue: MessageQueue | None,
-        *,
         hold: bool = False,
     ) -> Outgoing:
         """Check the message or batch, and what is said of its queue, and encode it.
@@ -245,7 +251,7 @@ class ProducerCore(ClientCore):
         if isinstance(message, Message):
             batching = self._batching
             hold = hold and batching is not None and batching.has_room
-            outgoing = prepare_message(message, self.config, self.namespace, hold=hold)
+            outgoing = prepare_message(message, self.config, self.namespace, None, hold)
         else:
             placed = selector is not None or queue is not None
             outgoing = prepare_batch(message, self.config, self.namespace, placed=placed)
@@ -335,7 +341,6 @@ class ProducerCore(ClientCore):
         sink: Sink,
         queue: MessageQueue | None,
         deadline: Deadline,
-        *,
         retries: int = 0,
         oneway: bool = False,
     ) -> Posted:
@@ -408,7 +413,10 @@ class ProducerCore(ClientCore):
             if entered:
                 if not own_timeout:
                     sending.deadline = self._deadline(self.config.send_timeout_ms)
-                self.post(sending)
+                try:
+                    self.post(sending)
+                except ClientStateError as error:  # the process ends
+                    sending.abandon(error)
             on_turn(entered)
 
         now = self.instance.clock.monotonic()
@@ -443,8 +451,14 @@ class ProducerCore(ClientCore):
 
     def call_back(self, function: Callable[..., object], /, *args: object) -> None:
         """Have a callback called, which is in flight until then."""
-        self.in_flight.callback_asked()
-        self.thread.call_back(function, *args, then=self._callback_called)
+        if self.thread.is_current:
+            self._settling.call_back(function, args)
+        else:
+            self.in_flight.callback_asked()
+            self._hand_over([(function, args)])
+
+    def _hand_over(self, calls: Sequence[Call]) -> None:
+        self.thread.call_back_all(calls, self._callback_called)
 
     def expect_callbacks(self) -> None:
         """Have the thread for callbacks run."""

@@ -41,8 +41,9 @@ from orbitmq.wire.properties import (
 from orbitmq.wire.record import encode_batch
 from orbitmq.wire.send_request import json_text
 
-_SEND: Final = RequestCode.SEND_MESSAGE_V2
-_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
+_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)  # numbers, which are sooner hashed than members
+_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
 class Member(NamedTuple):
@@ -68,7 +69,7 @@ class Outgoing(Struct, frozen=True, gc=False):
     flag: int
     message_id: str
     sharding_key: str | None
-    code: RequestCode = RequestCode.SEND_MESSAGE_V2
+    code: int = _SEND
     """What it is sent by (MQClientAPIImpl.sendMessage)."""
     given: Message | Sequence[Message] | None = None
     """What the user gave, where hooks are to see it."""
@@ -83,7 +84,6 @@ def prepare_message(
     config: ProducerConfig,
     namespace: Namespace,
     own: Mapping[str, str] | None = None,
-    *,
     hold: bool = False,
 ) -> Outgoing:
     """Check ``message`` and make it ready; ``own`` are properties that RocketMQ itself sets.
@@ -94,8 +94,7 @@ def prepare_message(
     Raises IllegalNameError for its topic, InvalidMessageError for anything else.
     """
     check_message(message)
-    topic = namespace.wrap(message.topic)
-    _check_sendable(topic)
+    topic = _sendable_topic(message.topic, namespace)
     body = _checked_body(message, config.max_message_size)
     further = _further_properties(message)
     if own is not None:
@@ -121,7 +120,7 @@ def prepare_message(
         message.flag,
         message_id,
         message.sharding_key or None,
-        _REPLY if further.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
+        _REPLY if further and further.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
         None,
         None,
         member,
@@ -143,8 +142,7 @@ def prepare_batch(
     """
     check_batch(messages)
     first = messages[0]
-    topic, sharding_key = namespace.wrap(first.topic), first.sharding_key or None
-    _check_sendable(topic)
+    topic, sharding_key = _sendable_topic(first.topic, namespace), first.sharding_key or None
     if topic.startswith(names.RETRY_PREFIX):
         raise InvalidMessageError(f"a batch cannot be sent to the retry topic {topic!r}")
     items, ids = [], []
@@ -236,7 +234,7 @@ def _batch(
         0,
         ",".join(ids),
         sharding_key,
-        RequestCode.SEND_BATCH_MESSAGE,
+        _BATCH,
     )
 
 
@@ -264,7 +262,8 @@ def _member(message: Message, body: bytes, further: dict[str, str], stored: str)
 
 
 _WAIT: Final = property_names.WAIT
-_WAITS: Final = f"{_WAIT}{NAME_SEPARATOR}true{PAIR_SEPARATOR}"
+_WAITS: Final = f"{PAIR_SEPARATOR}{_WAIT}{NAME_SEPARATOR}true{PAIR_SEPARATOR}"
+"""What follows a value before it, where a message says nothing of WAIT itself."""
 _ID: Final = property_names.UNIQ_KEY + NAME_SEPARATOR
 _KEYS: Final = KEYS + NAME_SEPARATOR
 _TAGS: Final = TAGS + NAME_SEPARATOR
@@ -286,18 +285,13 @@ def _further_properties(message: Message) -> dict[str, str]:
 def _stored(message: Message, message_id: str, further: Mapping[str, str]) -> str:
     """All properties of ``message`` in stored form, where their length has 15 bits."""
     tags, keys = message.tags, message.keys
-    text = _ID + message_id + PAIR_SEPARATOR
-    pairs = 1
+    text = f"{_ID}{message_id}{_WAITS if _WAIT not in further else PAIR_SEPARATOR}"
     if keys:
-        text = _KEYS + keys + PAIR_SEPARATOR + text
-        pairs += 1
+        text = f"{_KEYS}{keys}{PAIR_SEPARATOR}{text}"
     if tags:
-        text = _TAGS + tags + PAIR_SEPARATOR + text
-        pairs += 1
-    if text.count(PAIR_SEPARATOR) != pairs:
+        text = f"{_TAGS}{tags}{PAIR_SEPARATOR}{text}"
+    if (keys and PAIR_SEPARATOR in keys) or (tags and PAIR_SEPARATOR in tags):
         join_properties({TAGS: tags or "", KEYS: keys or ""})  # says which of them has one
-    if _WAIT not in further:
-        text += _WAITS
     if further:
         text = _joined(further, message.topic) + text
     size = len(text) if text.isascii() else len(as_bytes(text))
@@ -318,7 +312,9 @@ def _joined(properties: Mapping[str, str], topic: str) -> str:
 
 
 def _checked_body(message: Message, limit: int) -> bytes:
-    body = bytes(message.body)  # no copy, unless it is a bytearray or memoryview
+    body = message.body
+    if type(body) is not bytes:
+        body = bytes(body)  # a bytearray or memoryview might change
     size = len(body)
     if size > limit:
         raise InvalidMessageError(
@@ -354,7 +350,10 @@ def _wait_property(message: Message) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _check_sendable(topic: str) -> None:
+def _sendable_topic(topic: str, namespace: Namespace) -> str:
+    """The topic as brokers know it."""
+    topic = namespace.wrap(topic)
     check_topic(topic)
     if topic in names.UNSENDABLE_TOPICS:
         raise InvalidMessageError(f"topic {topic!r} is RocketMQ's own: send to another")
+    return topic

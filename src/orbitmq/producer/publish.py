@@ -78,14 +78,12 @@ class PublishRoutes:
         self._instance = instance
         self._config = config
         self._known: dict[str, PublishInfo] = {}
+        self.get: Callable[[str], PublishInfo | None] = self._known.get
+        """What is known of a topic; may be called from any thread."""
         self._once_known: set[str] = set()
         self._waiting: dict[str, list[RouteHandler]] = {}
         self._wanted_until: dict[str, float] = {}
         self._last_error: dict[str, OrbitMQError] = {}
-
-    def get(self, topic: str) -> PublishInfo | None:
-        """What is known of ``topic``; may be called from any thread."""
-        return self._known.get(topic)
 
     def find(self, topic: str, deadline: float, on_found: RouteHandler) -> None:
         """Call ``on_found`` with what a name server says of ``topic``, or with the error.

@@ -246,8 +246,7 @@ class Request:
             self._timer.cancel()
             self._timer = None
         self._requests.forget(self._correlation_id)
-        self._sender.in_flight.leave(self, arrived=arrived)
-        self._sender.ended(self)
+        self._sender.ended(self, arrived)
         return True
 
 

@@ -14,15 +14,14 @@ from msgspec import Struct
 
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.namespace import Namespace
-from orbitmq.codes import RequestCode
 from orbitmq.errors import OrbitMQError
 from orbitmq.message import SendResult
 from orbitmq.producer.config import ProducerConfig
 from orbitmq.producer.fault_strategy import FaultStrategy
 from orbitmq.producer.hooks import ProducerHooks
-from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.outgoing import Outgoing
 from orbitmq.producer.publish import PublishRoutes
+from orbitmq.producer.settling import Settling
 from orbitmq.producer.unreachable import UnreachableBrokers
 from orbitmq.wire.send_request import SendRequestTemplate
 
@@ -71,7 +70,15 @@ class ForgetfulSink:
         )
 
 
-class Posted(Hashable, Protocol):
+class Pending(Hashable, Protocol):
+    """What is on its way and will have an outcome."""
+
+    def abandon(self, error: OrbitMQError) -> None:
+        """Let ``error`` be the outcome."""
+        ...
+
+
+class Posted(Pending, Protocol):
     """What is handed to the private loop, and takes room until its outcome."""
 
     deadline: Deadline
@@ -86,14 +93,6 @@ class Posted(Hashable, Protocol):
         ...
 
 
-class Pending(Protocol):
-    """What is on its way and will have an outcome."""
-
-    def abandon(self, error: OrbitMQError) -> None:
-        """Let ``error`` be the outcome."""
-        ...
-
-
 class Sender:
     """What the messages of one producer need on their way."""
 
@@ -102,13 +101,13 @@ class Sender:
         group: str,
         instance: ClientInstance,
         config: ProducerConfig,
-        in_flight: InFlight,
+        settling: Settling,
         namespace: Namespace,
         hooks: ProducerHooks,
     ) -> None:
         self.instance = instance
         self.config = config
-        self.in_flight = in_flight
+        self._settling = settling
         self.namespace = namespace
         self.hooks = hooks
         self.routes = PublishRoutes(instance, config)
@@ -120,7 +119,7 @@ class Sender:
         self.on_idle: Callable[[], object] | None = None
         """Called when none is pending any more."""
         self._group = group
-        self._templates: dict[tuple[str, str, RequestCode], SendRequestTemplate] = {}
+        self._templates: dict[tuple[str, str, int], SendRequestTemplate] = {}
         self.pending: set[Pending] = set()
         """What is on its way."""
         self.abandoned: OrbitMQError | None = None
@@ -144,9 +143,10 @@ class Sender:
             )
         return template
 
-    def ended(self, sending: Pending) -> None:
-        """A message is no longer on its way."""
+    def ended(self, sending: Pending, arrived: bool) -> None:
+        """A message is no longer on its way; ``arrived`` if it was acknowledged."""
         self.pending.discard(sending)
+        self._settling.ended(sending, arrived)
         if self.on_idle is not None and not self.pending:
             self.on_idle()
 

@@ -102,12 +102,16 @@ class Sending(Struct, eq=False, weakref=True):
         if sender.abandoned is not None:
             self.abandon(sender.abandoned)
             return
-        self._next_attempt()
+        info = sender.routes.get(self.outgoing.topic)
+        if info is not None:
+            self._attempt(info)
+        else:
+            self._next_attempt()
 
     def abandon(self, error: OrbitMQError) -> None:
         """Let ``error`` be the outcome."""
         self._tell_hooks(None, error)
-        self._end(arrived=False)
+        self._end(False)
         self.sink.set_exception(copy.copy(error))
 
     def _route_found(self, outcome: PublishInfo | OrbitMQError) -> None:
@@ -191,7 +195,7 @@ class Sending(Struct, eq=False, weakref=True):
                 outgoing.flag,
                 outgoing.properties,
                 outgoing.body,
-                oneway=self.oneway,
+                self.oneway,
             )
         except (HeaderError, TypeError) as error:  # a field of the user's that is no header field
             self._fail(error)
@@ -203,14 +207,14 @@ class Sending(Struct, eq=False, weakref=True):
         limit = sender.config.send_max_timeout_per_request_ms
         if limit is not None and self._may_try_again:
             left_ms = min(left_ms, limit)
-        connection.expect(opaque, outgoing.code, self._answered, timeout_ms=left_ms)
+        connection.expect(opaque, outgoing.code, self._answered, left_ms)
         connection.send(head, outgoing.body)
 
     def _written(self) -> None:
         if self._finished:
             return
         self._tell_hooks(None)
-        self._end(arrived=True)
+        self._end(True)
         self.sink.set_result(None)
 
     def _answered(self, answer: RemotingCommand | NetworkError) -> None:
@@ -242,12 +246,12 @@ class Sending(Struct, eq=False, weakref=True):
             self._stored = result
             self._try_again(status.name)
             return
-        self._end(arrived=True)
+        self._end(True)
         self.sink.set_result(result)
 
     def _result(self, status: SendStatus, answer: RemotingCommand) -> SendResult:
         header = answer.header(SendMessageResponseHeader)
-        queue = self._target
+        queue, namespace = self._target, self.sender.namespace
         if header.queue_id != queue.queue_id:
             queue = queue._replace(queue_id=header.queue_id)
         return _result_of(
@@ -256,7 +260,7 @@ class Sending(Struct, eq=False, weakref=True):
                 status,
                 header.batch_uniq_id or self.outgoing.message_id,
                 header.msg_id,
-                self.sender.namespace.unwrap_queue(queue),
+                queue if namespace.name is None else namespace.unwrap_queue(queue),
                 header.queue_offset,
                 header.transaction_id,
                 header.msg_region or DEFAULT_REGION,
@@ -399,11 +403,11 @@ class Sending(Struct, eq=False, weakref=True):
 
     def _fail(self, error: Exception) -> None:
         if self._stored is not None:
-            self._end(arrived=True)
+            self._end(True)
             self.sink.set_result(self._stored)
             return
         self.sender.failed += 1
-        self._end(arrived=False)
+        self._end(False)
         if self._brokers:
             sent_to = self._brokers
             if self._refusal is None:
@@ -412,14 +416,12 @@ class Sending(Struct, eq=False, weakref=True):
             error.add_note(f"sent {times}, to {', '.join(sent_to)}")
         self.sink.set_exception(error)
 
-    def _end(self, *, arrived: bool) -> None:
+    def _end(self, arrived: bool) -> None:
         self._finished = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        sender = self.sender
-        sender.in_flight.leave(self, arrived=arrived)
-        sender.ended(self)
+        self.sender.ended(self, arrived)
 
 
 _hash = lru_cache(maxsize=8192)(java_hash)

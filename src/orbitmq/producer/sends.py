@@ -129,10 +129,10 @@ class BlockingSends:
     ) -> Posted:
         core = self._core
         deadline = core.deadline(timeout)
-        outgoing = core.prepare(message, selector, queue, hold=timeout is None)
+        outgoing = core.prepare(message, selector, queue, timeout is None)
         if selector is not None:
             queue = self._select(selector, message, arg, outgoing.topic, deadline)
-        return core.sending(outgoing, sink, queue, deadline, retries=retries)
+        return core.sending(outgoing, sink, queue, deadline, retries)
 
     def _requesting(
         self,

@@ -8,6 +8,7 @@ import logging
 from functools import partial
 
 from orbitmq.client.loop import LoopThread
+from orbitmq.producer.in_flight import InFlight
 from orbitmq.producer.sender import Sender
 
 log = logging.getLogger("orbitmq.producer")
@@ -20,10 +21,18 @@ class UnderWay:
     loop.
     """
 
-    def __init__(self, group: str, sender: Sender, thread: LoopThread, patience: float) -> None:
+    def __init__(
+        self,
+        group: str,
+        sender: Sender,
+        in_flight: InFlight,
+        thread: LoopThread,
+        *,
+        patience: float,
+    ) -> None:
         self._group = group
         self._sender = sender
-        self._in_flight = sender.in_flight
+        self._in_flight = in_flight
         self._thread = thread
         self._patience = patience
 
@@ -54,12 +63,13 @@ class UnderWay:
         try:
             while self._left() or (with_callbacks and self._in_flight.callbacks):
                 before = self._progress()
-                with contextlib.suppress(TimeoutError):
+                try:
                     async with asyncio.timeout(self._patience):
                         await idle.wait()
-                idle.clear()
-                if self._progress() == before and not self._sender.pending:
-                    return  # whoever was given room has gone, or a callback does not end
+                    idle.clear()
+                except TimeoutError:
+                    if self._progress() == before and not self._sender.pending:
+                        return  # whoever was given room has gone, or a callback does not end
         finally:
             self._sender.on_idle = self._in_flight.on_idle = None
 

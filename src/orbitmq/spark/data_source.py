@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from orbitmq.spark.prompt import Prompt
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from orbitmq.spark.sink.writer import RocketMQStreamWriter
 
 
-class RocketMQDataSource(DataSource):
+class RocketMQDataSource(Prompt, DataSource):
     """Reads topics of RocketMQ, as a batch or a stream, and writes to them.
 
     The options are described in :mod:`orbitmq.spark.source.options` and

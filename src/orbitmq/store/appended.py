@@ -20,7 +20,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     They are there when write() has returned. ``queue_offset`` and ``physical_offset`` are the
     first one's, ``size`` is that of all their records, in bytes, and ``store_timestamp`` is in
     each, ms. ``queue`` is where they go, None: nowhere (AppendMessageResult). ``units`` are their
-    entries there, ``properties`` theirs in stored form.
+    entries there.
     """
 
     queue_offset: int
@@ -29,7 +29,6 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     store_timestamp: int
     queue: ConsumeQueue | None
     units: bytes
-    properties: Sequence[bytes]
 
     @property
     def physical_offsets(self) -> list[int]:
@@ -37,19 +36,17 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
         return list(struct.unpack(">" + _OFFSET * (len(self.units) // UNIT_SIZE), self.units))
 
 
-Arrival: TypeAlias = tuple[int, int, bytes]
-"""Of a message in a queue: the queue offset after it, its entry's tags code, its properties."""
+Arrival: TypeAlias = tuple[int, int, int]
+"""Of a message in a queue: the queue offset after it, its tags code, and where its record is."""
 
 
 def arrivals(appended: Iterable[Appended]) -> Iterator[Arrival]:
     """The messages of a queue one by one, in their order."""
     for run in appended:
         offset = run.queue_offset
-        for (_, _, code), properties in zip(
-            UNIT.iter_unpack(run.units), run.properties, strict=True
-        ):
+        for place, _, code in UNIT.iter_unpack(run.units):
             offset += 1
-            yield offset, code, properties
+            yield offset, code, place
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):

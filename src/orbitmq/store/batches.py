@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from orbitmq.errors import RecordError
@@ -16,12 +15,11 @@ from orbitmq.wire.record import Draft, decode_batch
 
 
 class StagedBatch(NamedTuple):
-    """Where a batch's records will be, their bytes in all, consume-queue entries and properties."""
+    """Where a batch's records will be, their bytes in all, and their consume-queue entries."""
 
     offset: int
     size: int
     units: bytes
-    properties: Sequence[bytes]
 
 
 def stage_batch(
@@ -43,13 +41,13 @@ def stage_batch(
         position, limit = log.room
         encoded = records.encode_body(body, limits.most, queue_offset, position, limit)
         if encoded is not None:
-            data, units, properties = encoded
+            data, units = encoded
             log.stage_records(data)
-            return StagedBatch(position, len(data), units, properties)
+            return StagedBatch(position, len(data), units)
     items = limits.checked(common, decode_batch(body))
     first, step = (queue_offset, 1) if queue_offset is not None else (0, 0)
     queue_offsets = [first + number * step for number in range(len(items))]
     offsets, sizes = log.stage_batch(records, items, queue_offsets)
     codes = [tags_code(find_property(properties, TAGS)) for _, _, properties in items]
     units = b"".join(map(UNIT.pack, offsets, sizes, codes))
-    return StagedBatch(offsets[0], sum(sizes), units, [properties for _, _, properties in items])
+    return StagedBatch(offsets[0], sum(sizes), units)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ from orbitmq.errors import StoreError, StoreLockedError
 from orbitmq.store.file_ops import FileOps, store_error
 
 _OWN: Final = "orbitmq from "
-_HAS_OFD_LOCKS: Final = hasattr(fcntl, "F_OFD_SETLK")
+_HAS_OFD_LOCKS: Final = sys.platform == "linux"
+_F_OFD_SETLK: Final = 37
+"""Linux has it everywhere; a Python built beside older headers (such as uv's) does not name it."""
 
 
 class StoreDirectory:
@@ -139,7 +142,7 @@ def _lock_first_byte(fd: int) -> None:
     conflicts with it, and unlike it also with another store of the same process.
     """
     if _HAS_OFD_LOCKS:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _first_byte(fcntl.F_WRLCK))
+        fcntl.fcntl(fd, _F_OFD_SETLK, _first_byte(fcntl.F_WRLCK))
     else:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -147,7 +150,7 @@ def _lock_first_byte(fd: int) -> None:
 def _unlock_first_byte(fd: int) -> None:
     """Give the lock back, whoever else has the open file."""
     if _HAS_OFD_LOCKS:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _first_byte(fcntl.F_UNLCK))
+        fcntl.fcntl(fd, _F_OFD_SETLK, _first_byte(fcntl.F_UNLCK))
     else:
         fcntl.flock(fd, fcntl.LOCK_UN)
 

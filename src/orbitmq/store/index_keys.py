@@ -3,20 +3,19 @@
 Apache hashes the text ``topic#key`` with Java's String.hashCode (IndexFile.indexKeyHashMethod). A
 message sent by any client has a unique key of 32 characters, so this runs once or more for every
 message stored, and is written for speed: the hash is a sum of products, and what neighbouring
-keys have in common, all but their end, is remembered: most are numbered. key_entries() does it for
-many messages in one call, for which there may be compiled code (orbitmq/compiled.py).
+keys have in common, all but their end, is remembered: most are numbered. record_keys() does it for
+a piece of the log in one call, for which there may be compiled code (orbitmq/compiled.py).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import mul
 from typing import Final, TypeAlias
 
 from orbitmq.compiled import compiled
-from orbitmq.store.consume_queue import UNIT
 from orbitmq.wire.ids import java_hash
 from orbitmq.wire.properties import (
     KEY_SEPARATOR,
@@ -26,6 +25,7 @@ from orbitmq.wire.properties import (
     UNIQ_KEY,
     find_property,
 )
+from orbitmq.wire.record import TRANSACTION_ROLLBACK, check_record, transaction_type
 
 TAG_INDEX: Final = "T"
 """The index type under which 5.5 keeps tags (MessageConst.INDEX_TAG_TYPE)."""
@@ -42,9 +42,6 @@ _END: Final = PAIR_SEPARATOR.encode()
 KEY: Final = struct.Struct(">qqi")
 """A key to be put into the index: the message's physical offset and store time (ms), the hash."""
 
-MessageRun: TypeAlias = tuple[str, int, bytes, Sequence[bytes]]
-"""Messages of a topic, stored in the same ms: topic, time, consume-queue entries, properties."""
-
 KeyKind: TypeAlias = tuple[bytes, str, bytes]
 """A property with keys: its name between separators, the text that stands between topic and key
 when a key is hashed, and what separates several keys in a value, b"" where there is but one."""
@@ -59,32 +56,28 @@ KINDS: Final[tuple[KeyKind, ...]] = (
 
 
 @compiled
-def key_entries(
-    runs: Iterable[MessageRun], start: int, kinds: Sequence[KeyKind]
+def record_keys(
+    data: bytes, position: int, known: int, verify_crc: bool, kinds: Sequence[KeyKind]
 ) -> tuple[bytes, int, int]:
-    """The keys of messages as KEYs, in the order of the log, whatever order these are in.
+    """The keys of the sound records that ``data`` begins with, as KEYs in their order.
 
-    Messages before physical offset ``start`` are left out. With the keys come the place where the
-    last message ends, ``start`` if there is none, and its store time.
+    ``data`` is what the log has from physical offset ``position`` on; whether the bodies are sound
+    is looked at where ``verify_crc`` says so. With the keys come how many bytes the records take,
+    and the store time of the last. The record at offset ``known``, whose keys are in the index
+    already, adds none, nor do those of transactions that were rolled back.
     """
     entries: list[bytes] = []
-    pack, end, timestamp, is_ordered = KEY.pack, start, 0, True
-    for topic, stored, units, properties in runs:
-        for (offset, size, _), text in zip(UNIT.iter_unpack(units), properties, strict=True):
-            if offset < start:
-                continue
-            if offset >= end:
-                end, timestamp = offset + size, stored
-            else:
-                is_ordered = False
-            entries += [pack(offset, stored, value) for value in message_hashes(topic, text, kinds)]
-    if not is_ordered:
-        entries.sort(key=_place)
-    return b"".join(entries), end, timestamp
-
-
-def _place(entry: bytes) -> bytes:
-    return entry[:8]
+    place, timestamp, end = 0, 0, len(data)
+    while (info := check_record(data, place, end, verify_crc)) is not None:
+        offset = position + place
+        if info.physical_offset != offset or "\0" in info.topic:
+            break
+        timestamp = info.store_timestamp
+        if offset != known and transaction_type(info.sys_flag) != TRANSACTION_ROLLBACK:
+            hashes = message_hashes(info.topic, info.properties, kinds)
+            entries += [KEY.pack(offset, timestamp, value) for value in hashes]
+        place += info.size
+    return b"".join(entries), place, timestamp
 
 
 def message_hashes(topic: str, properties: bytes, kinds: Sequence[KeyKind] = KINDS) -> list[int]:

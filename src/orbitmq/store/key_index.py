@@ -1,57 +1,48 @@
 """The key index: from a key to the messages that have it, as Apache's IndexService keeps it.
 
-What a write brought into the log is handed over in one call (written()), and goes into the index on
-a thread of the index's own, a few hundred messages at a time, so that neither a send nor the loop
-waits for it. When the thread is behind, nothing is kept for it in memory: it reads the log itself.
-The same reading makes anew, after the start, what a crash, a damage or another broker left out.
+A thread of the index's own follows the log: it is woken by written(), reads what is new, and puts
+hundreds of messages in at a time, so that neither a send nor the loop waits for it, and nothing is
+kept for it in memory. The same reading makes anew, after the start, what a crash, a damage or
+another broker left out.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from threading import Condition, Event, Lock, Thread
 from typing import Final, NamedTuple
 
 from orbitmq.clock import Clock
 from orbitmq.compiled import CORE
-from orbitmq.store.appended import Appended, Written
+from orbitmq.store.appended import Written
 from orbitmq.store.checkpoint import Checkpoint, IndexMark
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.config import StoreConfig
-from orbitmq.store.consume_queue import UNIT
 from orbitmq.store.file_ops import FileOps
 from orbitmq.store.index_file import IndexHeader, IndexShape, IndexWriter, Walk
-from orbitmq.store.index_keys import KEY, KINDS, MessageRun, key_entries, key_hash
+from orbitmq.store.index_keys import KEY, KINDS, key_hash, record_keys
 from orbitmq.store.index_recovery import load_index
-from orbitmq.store.log_walk import records_between
-from orbitmq.wire.record import TRANSACTION_ROLLBACK, RecordInfo, transaction_type
+from orbitmq.store.log_walk import walk_piece
 
 logger = logging.getLogger("orbitmq.store")
 
-_BATCH: Final = 64
-"""How many messages read from the log make a piece of work, of a few tenths of a millisecond."""
-_PIECE: Final = 1024 if CORE == "compiled" else 64
-"""At how many messages handed over a piece of work is whole."""
-_MOST_WAITING: Final = 40_000
+_PIECE: Final = 256 << 10 if CORE == "compiled" else 16 << 10
+"""How much of the log makes a piece of work, bytes: of a few tenths of a millisecond."""
 _LINGER_SECONDS: Final = 0.05
 """How long it waits for more to do: to wake and to write once costs as much as many keys."""
 _BREATH_SECONDS: Final = 0.0001
 """The least pause between two pieces of work."""
 _REST: Final = 3
 """How many times as long as its work took the thread pauses while messages are being stored."""
-_LONG_REST: Final = 9
-"""The same, while the process is busy for _BUSY of the time, so that it takes from the storing."""
+_BUSY_REST: Final = 3 if CORE == "compiled" else 19
+"""The same, while the process is busy for _BUSY of the time: it catches up when there is time. The
+compiled core leaves the interpreter to others meanwhile, and need not wait."""
 _BUSY: Final = 0.85
-_FAR_REST: Final = 19
-"""The same, once it is so far behind that it reads the log: it catches up when there is time."""
 _RETRY_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 2.0
-_NEAR_BYTES: Final = 1 << 20
+_NEAR_BYTES: Final = 32 << 20
 _FINISH_BYTES: Final = 256 << 20
 _MAX_STEPS: Final = 500_000
 
@@ -105,17 +96,13 @@ class KeyIndex:
         self._position, self._known = loaded.position, loaded.known
         self._reached = self._position  # as the position, with what waits for the disk
         self._timestamp = self._files[-1].header.end_timestamp if self._files else 0
-        self._behind = self._position < log.end
         self._opened_at = log.end
-        if self._behind:
+        if self._position < log.end:
             checkpoint.indexed_timestamp = self._timestamp
             logger.info(
                 "the key index is built from physical offset %d to %d", self._position, log.end
             )
         self._waiting = b""  # KEYs that are in no file yet
-        self._pending: deque[Written] = deque()
-        self._taking: list[Appended] = []
-        self._handed = self._taken = 0
         self._saved = self._position if checkpoint.index_mark is not None else -1
         self._saved_at = time.monotonic()
         self._lock = Lock()
@@ -132,14 +119,8 @@ class KeyIndex:
         """Start the thread."""
         self._thread.start()
 
-    def written(self, written: Written) -> None:
-        """Take what was written, as a write listener of the store."""
-        if self._behind:
-            return
-        self._pending.append(written)
-        self._handed += written.messages
-        if self._handed - self._taken > _MOST_WAITING:
-            self._behind = True
+    def written(self, _written: Written) -> None:
+        """Take note that something was written, as a write listener of the store."""
         if self._idle:
             self._idle = False
             self._wake.set()
@@ -227,7 +208,7 @@ class KeyIndex:
 
         def is_settled() -> bool:
             excused = self._stopping or self._failure is not None
-            far = self._behind and target - self._position > _NEAR_BYTES
+            far = target - self._position > _NEAR_BYTES
             return excused or far or self._position >= target
 
         if is_settled():
@@ -253,7 +234,7 @@ class KeyIndex:
                 self._fail(error)
             except Exception as error:
                 logger.exception("the key index stops until the store is opened anew")
-                self._behind = stopping = True  # it takes nothing more
+                stopping = True
                 self._failure = OSError(f"the key index stopped: {error}")
             with self._progress:
                 self._progress.notify_all()
@@ -277,84 +258,39 @@ class KeyIndex:
             return
         due = self._saved_at + self._save_seconds - time.monotonic()
         self._idle = True
-        if not self._pending and not self._behind:
+        if self._reached >= self._log.end:
             self._wake.wait(max(due, 0.0) if self._is_unsaved else None)
         self._idle = False
         self._wake.clear()
         self._hurry.wait(_LINGER_SECONDS)
 
     def _work(self, *, save: bool) -> None:
+        """Put in what the log has by now."""
         self._drain()
-        if self._behind:
-            self._catch_up()
-        waiting = len(self._pending)
-        while waiting or self._taking:
-            most = self._taken + _PIECE
-            while waiting and self._taken < most:
-                written = self._pending.popleft()
-                waiting -= 1
-                self._taken += written.messages
-                self._taking += written.appended
-            self._take(self._taking)  # after an error again: what is in already is passed over
-            self._taking = []
-            if waiting:  # else there is a longer pause soon
+        begin, end = self._reached, self._log.end
+        while self._reached < end:
+            self._reached = walk_piece(self._log, self._reached, _PIECE, self._take)
+            self._drain()
+            self._save_if_due()
+            behind = end - self._reached
+            if self._stopping and behind > _FINISH_BYTES:
+                logger.warning("the key index lacks %d bytes of the commit log", behind)
+                break
+            if behind > 0:  # else there is a longer pause soon
                 self._breathe()
-        self._save_if_due()
+        if begin < self._opened_at <= self._reached:
+            logger.info("the key index is built up to physical offset %d", self._reached)
         if save and self._is_unsaved:
             self._save()
 
-    def _catch_up(self) -> None:
-        """Read the log from where the index ends, until written() need hand over nothing else."""
-        begin = self._position
-        while True:
-            end = self._log.end
-            unread = self._unread()
-            while infos := list(islice(unread, _BATCH)):
-                self._put([self._run_of(info) for info in infos])
-                self._breathe()
-                self._save_if_due()
-                behind = self._log.end - self._position
-                if self._stopping and behind > _FINISH_BYTES:
-                    logger.warning("the key index lacks %d bytes of the commit log", behind)
-                    return
-            self._position = self._reached = max(self._reached, end)  # a filler may be the last
-            if not self._behind:
-                break
-            self._behind = False  # what is written from here on is handed over: one more look
-        logger.info("the key index has read %d bytes of the commit log", self._position - begin)
-
-    def _unread(self) -> Iterator[RecordInfo]:
-        return records_between(self._log, self._reached, lambda: self._log.end)
-
-    def _take(self, appended: Sequence[Appended]) -> None:
-        runs: list[MessageRun] = []
-        for run in appended:
-            if run.queue is not None:
-                runs.append((run.queue.topic, run.store_timestamp, run.units, run.properties))
-            else:  # of a transaction: its record has the topic, and says whether it is to be found
-                for offset in run.physical_offsets:
-                    records = records_between(self._log, offset, lambda: self._log.end)
-                    runs += [self._run_of(info) for info in islice(records, 1)]
-        self._put(runs)
-
-    def _run_of(self, info: RecordInfo) -> MessageRun:
-        """A record as key_entries() takes it: without its keys, where it is not to be found."""
-        offset = info.physical_offset
-        is_left_out = transaction_type(info.sys_flag) == TRANSACTION_ROLLBACK
-        properties = b"" if is_left_out or offset == self._known else info.properties
-        unit = UNIT.pack(offset, info.size, 0)
-        return info.topic, info.store_timestamp, unit, (properties,)
-
-    def _put(self, runs: Sequence[MessageRun]) -> None:
-        """Put in all that lies behind what is in already. Raises OSError.
-
-        The keys are kept then, for the next _drain().
-        """
-        keys, end, timestamp = key_entries(runs, self._reached, KINDS)
-        if end > self._reached:
-            self._reached, self._timestamp = end, timestamp
+    def _take(self, piece: bytes, position: int) -> int:
+        """Note the keys in a piece of the log, for _drain(); how much of it are sound records."""
+        verify_crc = position < self._opened_at  # what came since is as this process wrote it
+        keys, size, timestamp = record_keys(piece, position, self._known, verify_crc, KINDS)
+        if size:
             self._waiting += keys
-            self._drain()
+            self._timestamp = timestamp
+        return size
 
     def _breathe(self) -> None:
         """Leave the interpreter to the thread that stores messages, while it does.
@@ -366,7 +302,7 @@ class KeyIndex:
         now, used = time.monotonic(), time.process_time()
         is_busy = used - self._used > _BUSY * (now - self._looked_at)
         is_left_alone = end == self._seen_end or self._hurry.is_set()
-        rest = _FAR_REST if self._behind else _LONG_REST if is_busy else _REST
+        rest = _BUSY_REST if is_busy else _REST
         self._seen_end, self._looked_at, self._used = end, now, used
         time.sleep(_BREATH_SECONDS if is_left_alone else max(worked * rest, _BREATH_SECONDS))
         self._rested_at = time.thread_time()

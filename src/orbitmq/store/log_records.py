@@ -26,10 +26,10 @@ def records(segment: Segment, start: int) -> Iterator[RecordInfo]:
             yield info
             place += info.size
         position += place
-        length = _PIECE if place else _longer(buffer, segment.end - position)
+        length = _PIECE if place else longer_record(buffer, segment.end - position)
 
 
-def _longer(buffer: bytes, room: int) -> int:
+def longer_record(buffer: bytes, room: int) -> int:
     """The length of the record that ``buffer`` is only a part of; 0 when it is not one."""
     length = int.from_bytes(buffer[:4], "big")
     is_record = int.from_bytes(buffer[4:8], "big") in (MAGIC_V1, MAGIC_V2)

@@ -1,38 +1,38 @@
-"""Reading the commit log from one place to another while it is written, past what is damaged."""
+"""Reading the commit log piece by piece while it is written, past what is damaged."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from orbitmq.store.commit_log import END_BLANK, CommitLog
 from orbitmq.store.damage import next_record
-from orbitmq.store.log_records import records
+from orbitmq.store.log_records import longer_record
 from orbitmq.store.segment import Segment
-from orbitmq.wire.record import RecordInfo, is_blank
+from orbitmq.wire.record import is_blank
 
 logger = logging.getLogger("orbitmq.store")
 
 
-def records_between(log: CommitLog, start: int, end: Callable[[], int]) -> Iterator[RecordInfo]:
-    """The sound records of a log from ``start`` on that begin before what ``end`` says.
+def walk_piece(
+    log: CommitLog, position: int, length: int, take: Callable[[bytes, int], int]
+) -> int:
+    """Give ``take`` a piece of the log, from ``position`` on, and say where the next one begins.
 
-    Where something is not a record it is reported, and reading goes on at the next one that is. If
-    the log's first files were deleted meanwhile, it goes on with what there is.
+    ``take`` gets the bytes and their place, and says how many of them are sound records. They are
+    ``length``, at least 8, or a whole record where the first is longer. What is not a record is
+    passed over, and reported. If the log's first files were deleted, it goes on with what there is.
     """
-    position = start
-    while position < (limit := end()):
-        position = max(position, log.min_offset)
-        segment = log.find(position)
-        if segment is None:
-            return
-        for info in records(segment, position):
-            if info.physical_offset >= limit:
-                break
-            yield info
-            position = info.physical_offset + info.size
-        if position < min(limit, segment.end):
-            position = _behind_unsound(log, segment, position)
+    position = max(position, log.min_offset)
+    end = log.end
+    segment = log.find(position) if position < end else None
+    if segment is None:
+        return position
+    piece = segment.read(position, min(length, end - position))
+    taken = take(piece, position)
+    if not taken and (longer := longer_record(piece, min(end, segment.end) - position)):
+        taken = take(segment.read(position, longer), position)
+    return position + taken if taken else _behind_unsound(log, segment, position)
 
 
 def _behind_unsound(log: CommitLog, segment: Segment, position: int) -> int:

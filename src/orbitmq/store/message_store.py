@@ -198,7 +198,7 @@ class MessageStore:
                 tags_code = self._levels.queue_tags_code(draft.properties, tags_code, now)
                 self._delayed.setdefault(queue, queue_offset)
         unit = UNIT.pack(offset, size, tags_code)
-        appended = Appended(queue_offset, offset, size, now, queue, unit, (draft.properties,))
+        appended = Appended(queue_offset, offset, size, now, queue, unit)
         self._staged.append(appended)
         self.staged += 1
         return appended
@@ -223,9 +223,9 @@ class MessageStore:
         )
         if answers:
             self._log.stage_records(records)
-        for queue, queue_offset, offset, size, units, properties in runs:
-            self._staged.append(Appended(queue_offset, offset, size, now, queue, units, properties))
-            queue.next_offset += len(properties)
+        for queue, queue_offset, offset, size, units in runs:
+            self._staged.append(Appended(queue_offset, offset, size, now, queue, units))
+            queue.next_offset += len(units) // UNIT_SIZE
         self.staged += len(answers)
         return answers
 
@@ -249,10 +249,8 @@ class MessageStore:
         staged = stage_batch(
             self._log, self._limits, common, body, first if queue is not None else None, now
         )
-        appended = Appended(
-            first, staged.offset, staged.size, now, queue, staged.units, staged.properties
-        )
-        number = len(staged.properties)
+        appended = Appended(first, staged.offset, staged.size, now, queue, staged.units)
+        number = len(staged.units) // UNIT_SIZE
         if queue is not None:
             queue.next_offset = first + number
         self._staged.append(appended)

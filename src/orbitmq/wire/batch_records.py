@@ -75,7 +75,7 @@ class BatchRecords:
 
     def encode_body(
         self, body: bytes, most: int, queue_offset: int, position: int, limit: int
-    ) -> tuple[bytes, bytes, list[bytes]] | None:
+    ) -> tuple[bytes, bytes] | None:
         """See the function of this name."""
         _, topic = topic_part(self._topic, 0)
         heads = self._magic, self._queue_id, self._common, topic[: -_LENGTH.size]
@@ -127,8 +127,8 @@ def encode_body(
     tags_marker: bytes,
     most: int,
     place: tuple[int, int, int],
-) -> tuple[bytes, bytes, list[bytes]] | None:
-    """The records of a batch's ``body``, their entries in a consume queue, their properties.
+) -> tuple[bytes, bytes] | None:
+    """The records of a batch's ``body``, and their entries in a consume queue.
 
     ``heads`` are magic, queue id, the common bytes and the topic behind its length; ``place`` are
     the first one's queue and physical offset, and the limit. None where a look at each message is
@@ -141,7 +141,6 @@ def encode_body(
     tags = tags_marker[1:-1].decode() if tags_marker[1:] in body else ""
     pieces: list[bytes] = []
     units: list[bytes] = []
-    all_properties: list[bytes] = []
     beside = len(pack(0, 0, 0, 0, 0, 0, 0, common, 0)) + len(topic)
     at, end, code = 0, len(body), 0
     try:
@@ -171,9 +170,8 @@ def encode_body(
             if tags:
                 code = tags_code(find_property(properties, tags))
             units.append(pack_unit(position, size, code))
-            all_properties.append(properties)
             position += size
             queue_offset += 1
     except struct.error:
         return None
-    return b"".join(pieces), b"".join(units), all_properties
+    return b"".join(pieces), b"".join(units)

@@ -102,7 +102,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         Raises HeaderError naming the field that is missing or has a wrong type.
         """
         try:
-            header: _HeaderT = _decoder(header_type).decode(self.ext)
+            header: _HeaderT = _DECODE[header_type](self.ext)
             return header
         except _UNREADABLE as error:
             fields = _as_java_reads(self.ext_fields, header_type)
@@ -183,9 +183,24 @@ def encode_request(
     serialize_type: int = JSON,
 ) -> bytes:
     """A whole request frame."""
-    flag = ONEWAY if oneway else 0
-    head = _encode_head(serialize_type, code, opaque, flag, header, None, len(body))
+    head = encode_request_head(
+        code, opaque, header, len(body), oneway=oneway, serialize_type=serialize_type
+    )
     return head + body
+
+
+def encode_request_head(
+    code: int,
+    opaque: int,
+    header: Header | Mapping[str, str] | None,
+    body_length: int,
+    *,
+    oneway: bool = False,
+    serialize_type: int = JSON,
+) -> bytes:
+    """The head of a request frame, to be followed by ``body_length`` bytes of body."""
+    flag = ONEWAY if oneway else 0
+    return _encode_head(serialize_type, code, opaque, flag, header, None, body_length)
 
 
 def encode_response(
@@ -335,10 +350,15 @@ def _numbers_and_booleans(header_type: type[Header]) -> dict[str, bool]:
     return found
 
 
-@cache
-def _decoder(header_type: type[_HeaderT]) -> msgspec.json.Decoder[_HeaderT]:
-    return msgspec.json.Decoder(header_type, strict=False)
+class _Decoders(dict[type[Header], Callable[[msgspec.Raw], Any]]):
+    """By type of header, what decodes it; made when first asked for."""
 
+    def __missing__(self, header_type: type[Header]) -> Callable[[msgspec.Raw], Any]:
+        decode = self[header_type] = msgspec.json.Decoder(header_type, strict=False).decode
+        return decode
+
+
+_DECODE: Final = _Decoders()
 
 _values = msgspec.structs.astuple
 _encode_json = msgspec.json.Encoder().encode

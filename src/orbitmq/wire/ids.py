@@ -22,6 +22,8 @@ _PORT = struct.Struct(">I")
 _OFFSET = struct.Struct(">q")
 _NS_A_MS = 1_000_000
 _V4_IN_V6 = bytes(10) + b"\xff\xff"
+_HEX = tuple(f"{byte:02X}" for byte in range(256))
+"""Each byte in hexadecimal digits: taken from here in half the time of formatting."""
 
 
 def java_hash(text: str) -> int:
@@ -131,7 +133,8 @@ class UniqueIdGenerator:
         if now != at:
             start = self._fixed + f"{self._span(now):08X}"
             self._latest = now, start
-        return start + f"{self._count() & 0xFFFF:04X}"
+        count = self._count()
+        return f"{start}{_HEX[count >> 8 & 0xFF]}{_HEX[count & 0xFF]}"
 
     def _span(self, now: int) -> int:
         """The low 32 bits of the milliseconds since the month began, which may be over 2^31."""

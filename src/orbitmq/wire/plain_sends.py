@@ -53,7 +53,8 @@ class SendRules(NamedTuple):
     ``store_host`` is in their records, ``suffix`` behind their properties; the body has
     ``most_body`` bytes at most, and the properties none of the texts in ``special``. ``answer`` is
     the header of their answer, with directives of ``%`` for physical offset, queue id, queue
-    offset, unique key and opaque. The marks are KEY_MARK and TAGS_MARK.
+    offset, unique key and opaque in this order; ``parts`` is what stands between these
+    (ResponseTemplate). The marks are KEY_MARK and TAGS_MARK.
     """
 
     store_host: bytes
@@ -61,14 +62,15 @@ class SendRules(NamedTuple):
     most_body: int
     special: Sequence[str]
     answer: bytes
+    parts: Sequence[bytes]
     key_mark: str = KEY_MARK
     tags_mark: str = TAGS_MARK
 
 
-QueueRun: TypeAlias = tuple[_QueueT, int, int, int, bytes, Sequence[bytes]]
+QueueRun: TypeAlias = tuple[_QueueT, int, int, int, bytes]
 """What a queue gets: where its first message is in it and in the log, the size of all records.
 
-Then the messages' entries for the queue, and their properties.
+Then the messages' entries for the queue.
 """
 
 
@@ -80,7 +82,6 @@ class _Run(msgspec.Struct, gc=False):
     position: int
     size: int
     units: list[bytes]
-    properties: list[bytes]
 
 
 @compiled
@@ -101,7 +102,7 @@ def encode_sends(
     ``find_queue`` a queue and its next offset. Returns the records, the answers (None: none is
     wanted), and what each queue gets; what is last in the log is in the last of these.
     """
-    store_host, suffix, most_body, special, answer, key_mark, tags_mark = rules
+    store_host, suffix, most_body, special, answer, _, key_mark, tags_mark = rules
     topics: dict[str, tuple[int, int] | None] = {}
     runs: dict[tuple[str, int], _Run] = {}
     records: list[bytes | memoryview] = []
@@ -136,7 +137,7 @@ def encode_sends(
         run = runs.get((topic, queue_id))
         if run is None:
             queue, queue_offset = find_queue(topic, queue_id)
-            run = runs[topic, queue_id] = _Run(queue, queue_offset, position, 0, [], [])
+            run = runs[topic, queue_id] = _Run(queue, queue_offset, position, 0, [])
         queue_offset = run.first + len(run.units)
         fixed = _packers[hosts](
             size, magic, zlib.crc32(body) & 0x7FFFFFFF, queue_id, header.flag, queue_offset,
@@ -146,7 +147,6 @@ def encode_sends(
         records += (fixed, body, middle, properties)
         code = tags_code(_value(text, tags_mark)) if tags_mark in text else 0
         run.units.append(_pack_unit(position, size, code))
-        run.properties.append(properties)
         run.size += size
         values = position, queue_id, queue_offset, key, command.opaque
         answers.append(None if command.flag & ONEWAY else fill_response(answer, values))
@@ -155,8 +155,7 @@ def encode_sends(
     if len(ended) > 1:
         ended.sort(key=lambda run: run.units[-1])  # which begins with its position
     got: list[QueueRun[Any]] = [
-        (run.queue, run.first, run.position, run.size, b"".join(run.units), run.properties)
-        for run in ended
+        (run.queue, run.first, run.position, run.size, b"".join(run.units)) for run in ended
     ]
     return b"".join(records), answers, got
 

@@ -62,6 +62,7 @@ __all__ = [
     "hosts_index",
     "is_blank",
     "locate_record",
+    "properties_of",
     "record_size",
     "topic_part",
     "transaction_type",
@@ -313,6 +314,12 @@ def locate_record(buffer: Buffer, position: int, limit: int) -> RecordParts:
 
 def _not_a_record(position: int, reason: str) -> RecordError:
     return RecordError(f"no record at byte {position}: {reason}")
+
+
+def properties_of(record: Buffer) -> bytes:
+    """The properties in a record, in stored form. Raises RecordError."""
+    parts = locate_record(record, 0, len(record))
+    return bytes(record[parts.properties : parts.end])
 
 
 class RecordInfo(msgspec.Struct, gc=False):

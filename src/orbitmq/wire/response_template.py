@@ -6,6 +6,7 @@ of the time of encoding a mapping, and gives the same bytes.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
 from typing import Final
@@ -15,21 +16,26 @@ from orbitmq.wire.command import JSON, RemotingCommand, encode_response
 
 _LENGTHS: Final = struct.Struct(">II")
 _OPAQUE: Final = 1_234_567_890
+_DIRECTIVE: Final = re.compile(rb"%(?:\d+X|d|b)")
+_NUL: Final = b"\0"  # which JSON has only escaped
 
 
 class ResponseTemplate:
     """``fields`` are the extFields of the responses, where a value may be a directive of ``%``.
 
-    ``remark`` is their remark, ``text`` the header to be filled. What fills a directive must need
-    no escape in JSON, which is so for letters and digits.
+    ``remark`` is their remark, ``text`` the header to be filled, ``parts`` what stands between its
+    directives. What fills a directive must need no escape in JSON, which is so for letters and
+    digits.
     """
 
-    __slots__ = ("text",)
+    __slots__ = ("parts", "text")
 
     def __init__(self, fields: Mapping[str, str], remark: str | None = None) -> None:
         sample = RemotingCommand(opaque=_OPAQUE, serialize_type=JSON)
         text = encode_response(sample, SUCCESS, fields, remark=remark)[_LENGTHS.size :]
         self.text: Final = text.replace(b'"opaque":%d' % _OPAQUE, b'"opaque":%d')
+        parts = _DIRECTIVE.split(self.text.replace(b"%%", _NUL))
+        self.parts: Final = [part.replace(_NUL, b"%") for part in parts]
 
     def fill(self, values: tuple[object, ...], body_length: int = 0) -> bytes:
         """The head of a frame, to be followed by ``body_length`` bytes of body.

@@ -73,7 +73,7 @@ class RpcHook:
         """Whether there are credentials to sign with."""
         return self._mac is not None
 
-    def apply(self, header: Fields, body: bytes) -> dict[str, str]:
+    def apply(self, header: Fields, body: bytes | memoryview) -> dict[str, str]:
         """The extFields of a request, its own and those added here."""
         own = header.ext_fields() if isinstance(header, Header) else header
         fields = {**own, **self.fields} if own else dict(self.fields)
@@ -81,7 +81,7 @@ class RpcHook:
             fields[SIGNATURE] = self.signature(signed_text(fields), body)
         return fields
 
-    def signature(self, text: str, body: bytes) -> str:
+    def signature(self, text: str, body: bytes | memoryview) -> str:
         """The signature of a request by its :func:`signed_text` and body (AclSigner).
 
         Only to be asked of a hook that signs.

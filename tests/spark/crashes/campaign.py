@@ -25,9 +25,11 @@ from orbitmq.codes import RequestCode
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatcher import Dispatcher
 from orbitmq.spark.sink.ledger import LEDGER_TOPIC, STAGING_TOPIC
-from orbitmq.store.appended import Written
+from orbitmq.store.appended import Written, arrivals
 from orbitmq.store.consume_queue import UNIT_SIZE
+from orbitmq.store.message_store import MessageStore
 from orbitmq.wire.command import RemotingCommand
+from orbitmq.wire.record import properties_of
 from tests.marked_program import MarkedProgram
 from tests.patience import eventually
 from tests.spark.crashes.copying import GAVE_UP, Copy, Spec
@@ -184,7 +186,7 @@ class Campaign:
     def running(self) -> Iterator[None]:
         """The broker runs in the block; after it nothing does."""
         with self.broker as broker:
-            broker.call(lambda node: node.broker.store.add_write_listener(self._written))
+            broker.call(lambda node: self._watch(node.broker.store))
             try:
                 yield
             finally:
@@ -264,6 +266,10 @@ class Campaign:
 
         patch.setattr(Dispatcher, "dispatch", note)
 
+    def _watch(self, store: MessageStore) -> None:
+        self._store = store
+        store.add_write_listener(self._written)
+
     def _written(self, written: Written) -> None:
         """Count; on the broker's thread, before it answers."""
         for queue, runs in written.by_queue.items():
@@ -271,8 +277,9 @@ class Campaign:
             if queue.topic == STAGING_TOPIC:
                 self.stored[STAGED] += sum(len(run.units) for run in runs) // UNIT_SIZE
             elif queue.topic == LEDGER_TOPIC:
-                notes = [properties for run in runs for properties in run.properties]
-                self.stored[DONE] += sum(b":done" in bytes(note) for note in notes)
+                records = [self._store.record_at(place) for *_, place in arrivals(runs)]
+                notes = [properties_of(record) for record in records if record is not None]
+                self.stored[DONE] += sum(b":done" in note for note in notes)
         try:
             self._crash_now()
         except Exception as error:  # noqa: BLE001 - raised where the crash is awaited

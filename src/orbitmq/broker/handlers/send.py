@@ -57,7 +57,7 @@ class SendHandlers:
         constant = {name: value.replace("%", "%%") for name, value in self._constant_fields.items()}
         places = {"queueId": "%d", "queueOffset": "%d", "transactionId": "%b"}
         template = ResponseTemplate(constant | {"msgId": f"{self._host}%016X"} | places)
-        self._rules = self._sending.plain_rules(template.text)
+        self._rules = self._sending.plain_rules(template)
         self._batch_template = ResponseTemplate(constant | {"msgId": "%b"} | places)
 
     def table(self) -> dict[int, Handler]:

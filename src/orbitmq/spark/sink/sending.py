@@ -29,7 +29,7 @@ from orbitmq.errors import (
     for_code,
 )
 from orbitmq.names import AUTO_CREATE_TOPIC
-from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection
+from orbitmq.net.blocking import CONNECTIONS, OPEN, Access, BlockingConnection, Body
 from orbitmq.spark.patience import BROKER_WAIT_MS, Patience
 from orbitmq.spark.sink.frames import ALONE, BESIDE, Frames, Numbers, parts_of
 from orbitmq.spark.sink.lanes import Batch, Lane, Lanes
@@ -82,11 +82,14 @@ class Carrier(Protocol):
 
     def request(
         self, lane: Lane, batch: Batch
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         """What is sent to the lane's broker for a batch."""
 
     def stored(self, lane: Lane, batch: Batch, header: SendMessageResponseHeader) -> None:
         """Called when the broker has it."""
+
+    def healed(self, lane: Lane, error: NetworkError | BrokerError) -> bool:
+        """Whether a batch that failed so can be sent again at once, as its reason is gone now."""
 
 
 class Sender:
@@ -288,7 +291,7 @@ class Sender:
 
     def _request(
         self, lane: Lane, batch: Batch
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         if self._carrier is not None:
             return self._carrier.request(lane, batch)
         single = batch.count == 1
@@ -311,7 +314,7 @@ class Sender:
         )
         if message:
             return RequestCode.SEND_MESSAGE_V2, header, message.body
-        return RequestCode.SEND_BATCH_MESSAGE, header, bytes(body)
+        return RequestCode.SEND_BATCH_MESSAGE, header, body
 
     def _answered(self, address: str, answer: RemotingCommand) -> None:
         lane, batch = self._under_way.pop((address, answer.opaque))
@@ -360,6 +363,9 @@ class Sender:
             first, second = batch.halves()
             lane.backlog.appendleft(second)
             self._transmit(lane, first)
+            return
+        if self._carrier is not None and self._carrier.healed(lane, error):
+            self._transmit(lane, batch)
             return
         if batch.patience is None:
             batch.patience = Patience(f"sending to {lane.queue.topic}", self._broker_wait_ms)

@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 
 from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError, NetworkError, for_code
+from orbitmq.errors import BrokerError, NetworkError, TopicNotFoundError, for_code
 from orbitmq.names import AUTO_CREATE_TOPIC
-from orbitmq.net.blocking import CONNECTIONS
+from orbitmq.net.blocking import CONNECTIONS, Body
 from orbitmq.spark.patience import Patient
 from orbitmq.spark.sink.begins import Begin, Task, note_begin
 from orbitmq.spark.sink.decisions import WRITE_PROPERTY, Attempt, Decision, Decisions, Share
@@ -156,10 +156,10 @@ class Staging:
 
     def request(
         self, lane: Lane, batch: Batch
-    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, bytes]:
+    ) -> tuple[RequestCode, SendMessageRequestHeaderV2, Body]:
         """A batch as one message."""
         ledger = self._brokers[lane.queue.broker_name].ledger
-        return ledger.request(self._owner, bytes(batch.body), STAGING_TOPIC, self._queue)
+        return ledger.request(self._owner, batch.body, STAGING_TOPIC, self._queue)
 
     def stored(self, lane: Lane, batch: Batch, header: SendMessageResponseHeader) -> None:
         """Keep where it is."""
@@ -167,6 +167,14 @@ class Staging:
         at = decode_offset_message_id(header.msg_id)[2]
         one = (batch.first_row, at, batch.count, batch.kind, queue_id)
         self._brokers[broker_name].staged.setdefault(topic, []).append(one)
+
+    def healed(self, lane: Lane, error: NetworkError | BrokerError) -> bool:
+        """Whether the topic of staged rows was gone, and is there again."""
+        if not isinstance(error, TopicNotFoundError):
+            return False
+        ledger = self._brokers[lane.queue.broker_name].ledger
+        self._patient(ledger.prepare_staging, again=True)
+        return True
 
     # The end
 
