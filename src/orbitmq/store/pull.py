@@ -81,13 +81,13 @@ def get_messages(
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
     if not _MIN_PULL_BYTES <= max_bytes <= _MAX_PULL_BYTES:
         max_bytes = min(max(max_bytes, _MIN_PULL_BYTES), _MAX_PULL_BYTES)
-    few = most = max_count if max_count > _MIN_SCANNED_UNITS else _MIN_SCANNED_UNITS
-    if match is None and match_record is None:
-        few = max_count if max_count > 0 else 1
+    is_any = match is None and match_record is None
+    most = max(_MIN_SCANNED_UNITS, max_count)
+    few = max(1, max_count) if is_any else most
     units = queue.read(offset, few)
     if not units:
         return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), low, high)
-    if match is None and match_record is None:
+    if is_any:
         part = log.part(int.from_bytes(units[:8], "big", signed=True))
         taken = part and neighbours(*part, units, max_count, max_bytes)
         if taken:  # mostly all are in the same part of the log, and wanted
