@@ -70,8 +70,8 @@ def tasks() -> Drawing:
     drawing.words(
         8,
         308,
-        "A further task costs a batch about 25 ms, so small batches have one task, and one more for"
-        " each 25,000 offsets.",
+        "A further task costs a batch about 4 ms, so small batches have one task, and one more for"
+        " each 10,000 offsets.",
         colour=GREY,
     )
     return drawing

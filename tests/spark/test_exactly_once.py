@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from orbitmq.broker.embedded import EmbeddedBroker
+from orbitmq.codes import RequestCode
 from orbitmq.errors import DataLossError, NetworkError, RowError
 from orbitmq.names import HALF_TOPIC, OP_HALF_TOPIC
 from orbitmq.producer.local_transactions import LocalTransactionState
@@ -20,10 +21,11 @@ from orbitmq.spark import answer_checks
 from orbitmq.spark.sink import check_backs, lanes, staging
 from orbitmq.spark.sink.check_backs import CheckBacks
 from orbitmq.spark.sink.decisions import Decision, Decisions
-from orbitmq.spark.sink.ledger import Ledger
+from orbitmq.spark.sink.ledger import STAGING_TOPIC, Ledger
 from orbitmq.spark.sink.options import WriteOptions
 from orbitmq.spark.sink.writer import PreparedRows
 from orbitmq.testing.wait import wait_until
+from orbitmq.wire.headers import TopicRequestHeader
 from orbitmq.wire.message_view import MessageView
 from tests.spark.spark_tasks import (
     Asked,
@@ -98,6 +100,16 @@ def test_what_a_killed_attempt_sent_is_never_delivered(query: Query, topic: Topi
         query.task(plan, 0, killed_after([rows(numbers(100))]))
     query.commit([query.task(plan, 0, [rows(["a", "b"])])], 0)
     assert topic.bodies() == ["a", "b"]
+
+
+def test_the_topic_of_staged_rows_is_made_again_where_it_was_deleted(
+    query: Query, topic: Topic
+) -> None:
+    for number in range(3):
+        task = query.task(query.plan(number), 0, [rows(numbers(30, number * 30))])
+        query.commit([task], number)
+        topic.request(RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequestHeader(STAGING_TOPIC))
+    assert topic.bodies() == numbers(90)
 
 
 def test_a_failed_attempt_and_an_aborted_write_are_rolled_back(query: Query, topic: Topic) -> None:

@@ -31,7 +31,7 @@ from orbitmq.errors import (
     for_code,
 )
 from orbitmq.net.tls import ClientTls, describe_failure
-from orbitmq.wire.command import RemotingCommand, encode_request, encode_request_head
+from orbitmq.wire.command import RemotingCommand, encode_request_head
 from orbitmq.wire.frames import FRAME_LIMIT, FrameDecoder
 from orbitmq.wire.signing import Credentials, Fields, RpcHook
 
@@ -171,7 +171,7 @@ class BlockingConnection:
 
     def exchange(
         self,
-        requests: Iterable[tuple[int, Fields, bytes]],
+        requests: Iterable[tuple[int, Fields, Body]],
         *,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> list[RemotingCommand]:
@@ -180,13 +180,14 @@ class BlockingConnection:
         All are written at once, so they should not take more than a megabyte. No other request may
         be under way.
         """
-        frames, opaques = [], []
+        pieces: list[Body] = []
+        opaques = []
         for code, header, body in requests:
             self._opaque = opaque = (self._opaque + 1) & 0x7FFFFFFF
             signed = header if self._hook is None else self._hook.apply(header, body)
-            frames.append(encode_request(code, opaque, signed, body))
+            pieces += (encode_request_head(code, opaque, signed, len(body)), body)
             opaques.append(opaque)
-        self._write(b"".join(frames))
+        self._write(b"".join(pieces))
         self._awaited.update(opaques)
         answers: dict[int, RemotingCommand] = {}
         while len(answers) < len(opaques):

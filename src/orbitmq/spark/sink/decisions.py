@@ -108,10 +108,11 @@ class Decisions:
         Returns the decision that does, which is an earlier one if there is one.
         """
         decision = self._merged(shares)
-        for name, ledger in self._ledgers(decision).items():
+        ledgers = self._ledgers(decision)
+        for name, ledger in ledgers.items():
             share = decision.brokers[name]
             self._patient(self._note_ends, ledger, share)
-        return self._spread(decision)
+        return self._spread(decision, ledgers)
 
     def _note_ends(self, ledger: Ledger, share: Share) -> None:
         """Fill in where the queues of one broker end."""
@@ -126,11 +127,12 @@ class Decisions:
         ``fresh`` says that the decision is known to be on all its brokers. Raises NetworkError or
         BrokerError when a broker stays away; what is decided stays so.
         """
+        ledgers = self._ledgers(decision)
         if not fresh:
-            self._spread(decision)
+            self._spread(decision, ledgers)
         for name, share in decision.brokers.items():
             if share.attempts:
-                self._finish(decision, name, share)
+                self._finish(decision, ledgers[name], share)
 
     def is_done(self, decision: Decision) -> bool:
         """Whether all that counts was delivered."""
@@ -174,19 +176,18 @@ class Decisions:
                     known.ends.setdefault(topic, {}).update(queues)
         return Decision(self._write, self._options.group, brokers, time.time_ns() // 1_000_000)
 
-    def _spread(self, decision: Decision) -> Decision:
+    def _spread(self, decision: Decision, ledgers: dict[str, Ledger]) -> Decision:
         """Have the decision on each broker before anything is committed; the one that counts."""
         body = msgspec.json.encode(decision)
         key = f"{self._scope}:decision"
-        for ledger in self._ledgers(decision).values():
+        for ledger in ledgers.values():
             _, notes = self._patient(ledger.write_and_find, key, body)
             first = msgspec.json.decode(notes[0].body, type=Decision)
             if first.tags != decision.tags:
                 return first
         return decision
 
-    def _finish(self, decision: Decision, name: str, share: Share) -> None:
-        ledger = self._ledgers(decision)[name]
+    def _finish(self, decision: Decision, ledger: Ledger, share: Share) -> None:
         patience = Patience(f"delivering {self._write}", self._options.broker_wait_ms)
         lists: list[tuple[str, StagedList]] = []
         while True:

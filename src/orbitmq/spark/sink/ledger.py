@@ -102,13 +102,20 @@ class Ledger:
             message_id = answer.header(SendMessageResponseHeader).msg_id
         return decode_offset_message_id(message_id)[2]
 
-    def prepare_staging(self) -> None:
-        """Make the topic of staged rows where there is none. Raises BrokerError, NetworkError."""
+    def prepare_staging(self, *, again: bool = False) -> None:
+        """Make the topic of staged rows where there is none. Raises BrokerError, NetworkError.
+
+        It is looked for but once by a process, unless ``again`` says that it is gone.
+        """
+        place = self.address, self._access
+        if place in _PREPARED and not again:
+            return
         with CONNECTIONS.borrow(self.address, self._access) as connection:
             header = TopicRequestHeader(STAGING_TOPIC)
             answer = connection.invoke(RequestCode.GET_TOPIC_STATS_INFO, header)
             if answer.code == codes.TOPIC_NOT_EXIST:
                 self._make_topic(connection, STAGING_TOPIC)
+        _PREPARED.add(place)
 
     def find(self, key: str) -> list[Note]:
         """All notes of ``key`` that can be read, the oldest first."""
@@ -228,6 +235,10 @@ class Ledger:
                 f"updateTopic -t {topic} -r {LEDGER_QUEUES} -w {LEDGER_QUEUES} -c CLUSTER"
             )
             raise
+
+
+_PREPARED: Final[set[tuple[str, Access]]] = set()
+"""Where this process knows the topic of staged rows."""
 
 
 def _tag(key: str) -> str:

@@ -88,6 +88,9 @@ class Carrier(Protocol):
     def stored(self, lane: Lane, batch: Batch, header: SendMessageResponseHeader) -> None:
         """Called when the broker has it."""
 
+    def healed(self, lane: Lane, error: NetworkError | BrokerError) -> bool:
+        """Whether a batch that failed so can be sent again at once, as its reason is gone now."""
+
 
 class Sender:
     """Sends messages as producer group ``group``.
@@ -360,6 +363,9 @@ class Sender:
             first, second = batch.halves()
             lane.backlog.appendleft(second)
             self._transmit(lane, first)
+            return
+        if self._carrier is not None and self._carrier.healed(lane, error):
+            self._transmit(lane, batch)
             return
         if batch.patience is None:
             batch.patience = Patience(f"sending to {lane.queue.topic}", self._broker_wait_ms)

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from orbitmq.codes import RequestCode
-from orbitmq.errors import BrokerError, NetworkError, for_code
+from orbitmq.errors import BrokerError, NetworkError, TopicNotFoundError, for_code
 from orbitmq.names import AUTO_CREATE_TOPIC
 from orbitmq.net.blocking import CONNECTIONS, Body
 from orbitmq.spark.patience import Patient
@@ -167,6 +167,14 @@ class Staging:
         at = decode_offset_message_id(header.msg_id)[2]
         one = (batch.first_row, at, batch.count, batch.kind, queue_id)
         self._brokers[broker_name].staged.setdefault(topic, []).append(one)
+
+    def healed(self, lane: Lane, error: NetworkError | BrokerError) -> bool:
+        """Whether the topic of staged rows was gone, and is there again."""
+        if not isinstance(error, TopicNotFoundError):
+            return False
+        ledger = self._brokers[lane.queue.broker_name].ledger
+        self._patient(ledger.prepare_staging, again=True)
+        return True
 
     # The end
 
