@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +16,6 @@ from tests.apache.exchanges import (
     check_received,
     offsets_by_queue,
     send_all,
-    side_by_side,
     wait_received,
     wait_shared,
 )
@@ -27,7 +26,8 @@ from tests.apache.python_clients import new_producer
 from tests.consumer_program import ConsumerMarks, ConsumerProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from tests.apache.orbit import Cluster
 
@@ -135,6 +135,20 @@ def newest_for(cluster: Cluster, mode: str) -> str:
     return OLDEST if mode == "lite-pull" and old else NEWEST
 
 
+@pytest.fixture(scope="module")
+def hand_overs(
+    orbit_cluster: Cluster, old_apache_cluster: Cluster, apache_cluster: Cluster
+) -> Iterator[list[Future[None]]]:
+    """What waits most: brokers keep the locks of the dead for 60 s. It goes on beside the tests."""
+    with ThreadPoolExecutor(6) as threads:
+        yield [
+            threads.submit(scenario, cluster)
+            for scenario in (orderly_members_die, orderly_members_leave)
+            for cluster in (orbit_cluster, old_apache_cluster, apache_cluster)
+        ]
+
+
+@pytest.mark.usefixtures("hand_overs")
 @pytest.mark.parametrize("mode", ["concurrent", "lite-pull"])
 def test_who_leaves_or_dies_is_replaced(cluster: Cluster, mode: str) -> None:
     with ExitStack() as opened:
@@ -156,13 +170,10 @@ def test_who_leaves_or_dies_is_replaced(cluster: Cluster, mode: str) -> None:
 
 
 @pytest.mark.slow
-def test_orderly_groups_hand_over(clusters: Sequence[Cluster]) -> None:
-    """At the same time on all clusters: brokers keep the locks of the dead for 60 s."""
-    side_by_side(
-        partial(scenario, cluster)
-        for scenario in (orderly_members_die, orderly_members_leave)
-        for cluster in clusters
-    )
+def test_orderly_groups_hand_over(hand_overs: list[Future[None]]) -> None:
+    """On all clusters at the same time."""
+    for ended in hand_overs:
+        ended.result()
 
 
 def orderly_members_die(cluster: Cluster) -> None:

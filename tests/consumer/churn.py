@@ -27,7 +27,10 @@ class Feed:
         """Send until ``done``."""
         queues = [MessageQueue(TOPIC, "broker-a", number) for number in range(QUEUES)]
         try:
-            with Producer("makers", name_server=self.broker.name_server) as producer:
+            # However long the machine does something else, sending goes on.
+            with Producer(
+                "makers", name_server=self.broker.name_server, send_timeout_ms=60_000
+            ) as producer:
                 while not self.done.wait(0.001):
                     number = b"%d" % self.sent
                     message = Message(TOPIC, number, keys=number.decode())

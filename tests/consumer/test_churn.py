@@ -65,7 +65,7 @@ def come_and_go(seed: int, start: Callable[[Feed, Ledger], Service]) -> Ledger:
                 running.pop(choose.randrange(len(running))).shutdown()
             wait_until(partial(ledger.reached, goal), f"{goal} messages, seed {seed}")
         feed.done.set()
-        wait_until(lambda: ledger.reached(feed.sent + 1), f"all, seed {seed}", timeout=20)
+        wait_until(lambda: ledger.reached(feed.sent + 1), f"all, seed {seed}", timeout=90)
     assert not ledger.after_commit
     return ledger
 

@@ -50,9 +50,9 @@ def test_nothing_is_lost_when_consumers_die(mode: str, seed: int) -> None:
                     member.kill()
                     killed += 1
                     expire_locks(feed.broker, member.client_id)
-            wait_until(partial(reached, goal), f"{goal} messages, seed {seed}", timeout=20)
+            wait_until(partial(reached, goal), f"{goal} messages, seed {seed}", timeout=90)
         feed.done.set()
-        wait_until(lambda: reached(feed.sent + 1), f"all, seed {seed}", timeout=20)
+        wait_until(lambda: reached(feed.sent + 1), f"all, seed {seed}", timeout=90)
         for member in running:
             member.stop()
     assert killed > 0

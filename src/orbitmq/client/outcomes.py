@@ -13,6 +13,8 @@ from concurrent.futures._base import PENDING
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from msgspec import Struct
+
 from orbitmq.client.functions import check_plain_function
 
 T = TypeVar("T")
@@ -110,26 +112,24 @@ class OutcomeFuture(Future[T]):
         super().add_done_callback(partial(self._caller.call_back, fn))
 
 
-class CallbackSink(Generic[T]):
+class CallbackSink(Struct, Generic[T], frozen=True, eq=False, gc=False):
     """Gives an outcome to ``callback(result, error)``, on the callback thread.
 
-    ConfigError for a coroutine function, which would never run.
+    ConfigError for a coroutine function, which would never run. A Struct that the garbage collector
+    need not look at, because thousands may be on their way.
     """
 
-    __slots__ = ("_callback", "_caller")
+    callback: Callable[[T | None, BaseException | None], object]
+    caller: CallsBack
 
-    def __init__(
-        self, callback: Callable[[T | None, BaseException | None], object], caller: CallsBack
-    ) -> None:
-        check_plain_function("callback", callback, "a plain function of a result and an error")
-        self._callback = callback
-        self._caller = caller
-        caller.expect_callbacks()
+    def __post_init__(self) -> None:
+        check_plain_function("callback", self.callback, "a plain function of a result and an error")
+        self.caller.expect_callbacks()
 
     def set_result(self, result: T | None) -> None:
         """It is this."""
-        self._caller.call_back(self._callback, result, None)
+        self.caller.call_back(self.callback, result, None)
 
     def set_exception(self, error: BaseException) -> None:
         """There is none."""
-        self._caller.call_back(self._callback, None, error)
+        self.caller.call_back(self.callback, None, error)

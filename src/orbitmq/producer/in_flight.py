@@ -20,9 +20,6 @@ from weakref import ref
 TurnHandler: TypeAlias = Callable[[bool], object]
 """Told True once there is room, which is taken then, and False when the wait was in vain."""
 
-_Held: TypeAlias = tuple[ref[Hashable], int]
-"""A message that has room, and its bytes."""
-
 
 class _Place(NamedTuple):
     size: int
@@ -52,6 +49,7 @@ class InFlight:
         "_moved",
         "_moved_at",
         "_on_lost",
+        "_sizes",
         "on_idle",
     )
 
@@ -61,7 +59,8 @@ class InFlight:
         self._limit = limit
         self._byte_limit = byte_limit
         self._lock = threading.Lock()
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, ref[Hashable]] = {}
+        self._sizes: dict[int, int] = {}  # apart, for a pair is one more object to be collected
         self._lost: list[ref[Hashable]] = []
         self._on_lost = self._lost.append
         self._bytes = 0
@@ -91,7 +90,7 @@ class InFlight:
     def holders(self) -> list[Hashable]:
         """What stands for the messages on their way."""
         with self._lock:
-            messages = [held() for held, _ in self._held.values()]
+            messages = [held() for held in self._held.values()]
         return [message for message in messages if message is not None]
 
     # Messages
@@ -108,8 +107,9 @@ class InFlight:
                 or (self._bytes + size > self._byte_limit and held)
             ):
                 return False
-            entry = ref(message, self._on_lost), size
-            held[id(message)] = entry
+            entry, key = ref(message, self._on_lost), id(message)
+            self._sizes[key] = size
+            held[key] = entry
             self._bytes += size
             return True
 
@@ -245,27 +245,27 @@ class InFlight:
             on_idle()
 
     def _hold(self, message: Hashable, size: int) -> None:
-        entry = ref(message, self._on_lost), size
-        self._held[id(message)] = entry
+        entry, key = ref(message, self._on_lost), id(message)
+        self._sizes[key] = size
+        self._held[key] = entry
         self._bytes += size
 
     def _drop(self, message: Hashable) -> bool:
         key = id(message)
-        held = self._held.get(key)
-        if held is None:
+        if key not in self._held:
             return False
-        self._bytes -= held[1]
-        del self._held[key]
+        self._bytes -= self._sizes[key]
+        del self._held[key], self._sizes[key]
         return True
 
     def _find_lost(self) -> None:
         """Before its key is another's."""
         while self._lost:
             found = len(self._lost)
-            for key, (held, size) in list(self._held.items()):
+            for key, held in list(self._held.items()):
                 if held() is None:
-                    self._bytes -= size
-                    del self._held[key]
+                    self._bytes -= self._sizes[key]
+                    del self._held[key], self._sizes[key]
             del self._lost[:found]
 
     def _first(self) -> tuple[Hashable, _Place]:

@@ -41,8 +41,9 @@ from orbitmq.wire.properties import (
 from orbitmq.wire.record import encode_batch
 from orbitmq.wire.send_request import json_text
 
-_SEND: Final = RequestCode.SEND_MESSAGE_V2
-_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
+_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)  # numbers, which are sooner hashed than members
+_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_REPLY: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
 class Member(NamedTuple):
@@ -68,7 +69,7 @@ class Outgoing(Struct, frozen=True, gc=False):
     flag: int
     message_id: str
     sharding_key: str | None
-    code: RequestCode = RequestCode.SEND_MESSAGE_V2
+    code: int = _SEND
     """What it is sent by (MQClientAPIImpl.sendMessage)."""
     given: Message | Sequence[Message] | None = None
     """What the user gave, where hooks are to see it."""
@@ -93,8 +94,7 @@ def prepare_message(
     Raises IllegalNameError for its topic, InvalidMessageError for anything else.
     """
     check_message(message)
-    topic = namespace.wrap(message.topic)
-    _check_sendable(topic)
+    topic = _sendable_topic(message.topic, namespace)
     body = _checked_body(message, config.max_message_size)
     further = _further_properties(message)
     if own is not None:
@@ -120,7 +120,7 @@ def prepare_message(
         message.flag,
         message_id,
         message.sharding_key or None,
-        _REPLY if further.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
+        _REPLY if further and further.get(property_names.MESSAGE_TYPE) == REPLY else _SEND,
         None,
         None,
         member,
@@ -142,8 +142,7 @@ def prepare_batch(
     """
     check_batch(messages)
     first = messages[0]
-    topic, sharding_key = namespace.wrap(first.topic), first.sharding_key or None
-    _check_sendable(topic)
+    topic, sharding_key = _sendable_topic(first.topic, namespace), first.sharding_key or None
     if topic.startswith(names.RETRY_PREFIX):
         raise InvalidMessageError(f"a batch cannot be sent to the retry topic {topic!r}")
     items, ids = [], []
@@ -235,7 +234,7 @@ def _batch(
         0,
         ",".join(ids),
         sharding_key,
-        RequestCode.SEND_BATCH_MESSAGE,
+        _BATCH,
     )
 
 
@@ -351,7 +350,10 @@ def _wait_property(message: Message) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _check_sendable(topic: str) -> None:
+def _sendable_topic(topic: str, namespace: Namespace) -> str:
+    """The topic as brokers know it."""
+    topic = namespace.wrap(topic)
     check_topic(topic)
     if topic in names.UNSENDABLE_TOPICS:
         raise InvalidMessageError(f"topic {topic!r} is RocketMQ's own: send to another")
+    return topic

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from orbitmq.client.instance import ClientInstance
 from orbitmq.client.namespace import Namespace
-from orbitmq.codes import RequestCode
 from orbitmq.errors import OrbitMQError
 from orbitmq.message import SendResult
 from orbitmq.producer.config import ProducerConfig
@@ -120,7 +119,7 @@ class Sender:
         self.on_idle: Callable[[], object] | None = None
         """Called when none is pending any more."""
         self._group = group
-        self._templates: dict[tuple[str, str, RequestCode], SendRequestTemplate] = {}
+        self._templates: dict[tuple[str, str, int], SendRequestTemplate] = {}
         self.pending: set[Pending] = set()
         """What is on its way."""
         self.abandoned: OrbitMQError | None = None

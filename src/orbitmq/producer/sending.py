@@ -251,7 +251,7 @@ class Sending(Struct, eq=False, weakref=True):
 
     def _result(self, status: SendStatus, answer: RemotingCommand) -> SendResult:
         header = answer.header(SendMessageResponseHeader)
-        queue = self._target
+        queue, namespace = self._target, self.sender.namespace
         if header.queue_id != queue.queue_id:
             queue = queue._replace(queue_id=header.queue_id)
         return _result_of(
@@ -260,7 +260,7 @@ class Sending(Struct, eq=False, weakref=True):
                 status,
                 header.batch_uniq_id or self.outgoing.message_id,
                 header.msg_id,
-                self.sender.namespace.unwrap_queue(queue),
+                queue if namespace.name is None else namespace.unwrap_queue(queue),
                 header.queue_offset,
                 header.transaction_id,
                 header.msg_region or DEFAULT_REGION,

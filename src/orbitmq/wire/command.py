@@ -102,7 +102,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         Raises HeaderError naming the field that is missing or has a wrong type.
         """
         try:
-            header: _HeaderT = _decoder(header_type).decode(self.ext)
+            header: _HeaderT = _DECODE[header_type](self.ext)
             return header
         except _UNREADABLE as error:
             fields = _as_java_reads(self.ext_fields, header_type)
@@ -350,10 +350,15 @@ def _numbers_and_booleans(header_type: type[Header]) -> dict[str, bool]:
     return found
 
 
-@cache
-def _decoder(header_type: type[_HeaderT]) -> msgspec.json.Decoder[_HeaderT]:
-    return msgspec.json.Decoder(header_type, strict=False)
+class _Decoders(dict[type[Header], Callable[[msgspec.Raw], Any]]):
+    """By type of header, what decodes it; made when first asked for."""
 
+    def __missing__(self, header_type: type[Header]) -> Callable[[msgspec.Raw], Any]:
+        decode = self[header_type] = msgspec.json.Decoder(header_type, strict=False).decode
+        return decode
+
+
+_DECODE: Final = _Decoders()
 
 _values = msgspec.structs.astuple
 _encode_json = msgspec.json.Encoder().encode

@@ -50,7 +50,7 @@ class SendRequestTemplate:
         default_topic: str,
         default_topic_queue_nums: int,
         unit_mode: bool = False,
-        code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+        code: int = RequestCode.SEND_MESSAGE_V2,
         hook: RpcHook | None = None,
     ) -> None:
         def constant(text: str) -> bytes:

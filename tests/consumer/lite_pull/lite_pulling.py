@@ -30,7 +30,7 @@ def send(
 def drain(consumer: LitePullConsumer, count: int) -> list[MessageView]:
     """Poll until ``count`` messages came."""
     messages: list[MessageView] = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while len(messages) < count and time.monotonic() < deadline:
         messages += consumer.poll(1)
     assert len(messages) == count

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from orbitmq import LitePullConsumer, Producer
@@ -20,7 +18,7 @@ from tests.consumer.lite_pull.lite_pulling import QUEUES, drain, make, numbers, 
 
 def test_pausing(broker: EmbeddedBroker, producer: Producer) -> None:
     send(producer, 4)
-    with make(broker) as consumer:
+    with make(broker, pull_delay_when_paused_ms=600_000) as consumer:
         consumer.subscribe("orders")
         drain(consumer, 4)
         consumer.pause([QUEUES[1]])
@@ -30,10 +28,8 @@ def test_pausing(broker: EmbeddedBroker, producer: Producer) -> None:
         send(producer, 4)
         assert {item.queue_id for item in drain(consumer, 3)} == {0, 2, 3}
         assert consumer.poll(0.2) == []
-        consumer.resume([QUEUES[1]])
-        began = time.monotonic()
+        consumer.resume([QUEUES[1]])  # which ends the wait of a paused queue
         assert [item.queue_id for item in drain(consumer, 1)] == [1]
-        assert time.monotonic() - began < 0.9  # not after the second a paused queue waits
 
 
 def test_assigned_queues_are_taken_whatever_others_do(

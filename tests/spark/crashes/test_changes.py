@@ -73,6 +73,9 @@ def test_a_broker_that_is_killed_and_started_again(spark: SparkSession, tmp_path
         for guarantee, sink in sinks.items():
             query = Query(spark, source, sink, guarantee, tmp_path / guarantee)
             running.append(query.start(maxOffsetsPerTrigger="2000"))
+        # One that has not planned yet knows no queue: it fails where no name server answers.
+        plans = [tmp_path / guarantee / "offsets" / "0" for guarantee in GUARANTEES]
+        eventually(lambda: all(plan.exists() for plan in plans), "a plan of each")
         eventually(lambda: count_of(sinks["idempotent"]) > 0, "the first rows")
         broker.process.kill()
         broker.process.wait()
