@@ -100,10 +100,12 @@ def collected(cycle: weakref.ref[Cycle]) -> bool:
 
 @pytest.fixture
 def reused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A worker that serves one task after another."""
+    """A worker that serves one task after another, and collects garbage only between them."""
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    gc.disable()
     yield
     gc.unfreeze()
+    gc.enable()
 
 
 @pytest.mark.usefixtures("reused")

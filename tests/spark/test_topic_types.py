@@ -127,7 +127,7 @@ def test_types_count_where_brokers_go_by_them(topic: Topic) -> None:
 @pytest.mark.parametrize(
     ("refused", "error", "expected"),
     [
-        (RequestCode.GET_TOPIC_CONFIG, RequestNotSupportedError, None),  # before 4.9.4
+        (RequestCode.GET_TOPIC_CONFIG, RequestNotSupportedError, None),  # as of 4.9
         (RequestCode.GET_TOPIC_CONFIG, NoPermissionError, None),
         (RequestCode.GET_BROKER_CONFIG, NoPermissionError, "FIFO"),
         (RequestCode.GET_BROKER_CONFIG, AuthenticationError, "FIFO"),

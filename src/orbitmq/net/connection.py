@@ -36,7 +36,8 @@ _SWEEP_SECONDS_A_WAITER = 2e-5
 _TIMER_SECONDS = 0.001
 """How much too early a loop's timer may be."""
 _SILENCE_MS = 2000
-_JOIN_BELOW = 64 * 1024
+_JOIN_BELOW = 128 * 1024
+"""A tick's answers of less are one write: to copy them takes less time than another call."""
 _JOIN_PIECES = 4096
 _SHORT = 1024
 """Up to this length on average, in bytes, pieces are joined at once."""

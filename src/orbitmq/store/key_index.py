@@ -36,9 +36,9 @@ _BREATH_SECONDS: Final = 0.0001
 """The least pause between two pieces of work."""
 _REST: Final = 3
 """How many times as long as its work took the thread pauses while messages are being stored."""
-_BUSY_REST: Final = 3 if CORE == "compiled" else 19
-"""The same, while the process is busy for _BUSY of the time: it catches up when there is time. The
-compiled core leaves the interpreter to others meanwhile, and need not wait."""
+_BUSY_REST: Final = 5 if CORE == "compiled" else 19
+"""The same, while the process is busy for _BUSY of the time, or the index far behind: it catches up
+when there is time. The compiled core leaves the interpreter to others, and need not wait."""
 _BUSY: Final = 0.85
 _RETRY_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 2.0
@@ -302,7 +302,7 @@ class KeyIndex:
         now, used = time.monotonic(), time.process_time()
         is_busy = used - self._used > _BUSY * (now - self._looked_at)
         is_left_alone = end == self._seen_end or self._hurry.is_set()
-        rest = _BUSY_REST if is_busy else _REST
+        rest = _BUSY_REST if is_busy or end - self._reached > _NEAR_BYTES else _REST
         self._seen_end, self._looked_at, self._used = end, now, used
         time.sleep(_BREATH_SECONDS if is_left_alone else max(worked * rest, _BREATH_SECONDS))
         self._rested_at = time.thread_time()

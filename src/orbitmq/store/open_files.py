@@ -46,6 +46,7 @@ class OpenFiles:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._files: dict[Path, _OpenFile] = {}  # the one read last is the last
+        self._last: tuple[Path, _OpenFile] | None = None  # that one: most reads follow each other
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -57,10 +58,14 @@ class OpenFiles:
         ``ahead`` bytes there, if that is more, may be read and kept: they will not change any more.
         """
         with self._lock:
+            last = self._last
+            if last is not None and last[0] is path:
+                return last[1].read(length, position, ahead)
             file = self._files.pop(path, None)
             if file is None:
                 file = self._open(path)
             self._files[path] = file
+            self._last = path, file
             return file.read(length, position, ahead)
 
     def close(self, path: Path) -> None:
@@ -76,6 +81,7 @@ class OpenFiles:
     def _close(self, path: Path) -> None:
         file = self._files.pop(path, None)
         if file is not None:
+            self._last = None
             os.close(file.descriptor)
 
     def _close_all(self) -> None:

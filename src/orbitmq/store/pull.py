@@ -79,15 +79,16 @@ def get_messages(
         return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    max_bytes = min(max(max_bytes, _MIN_PULL_BYTES), _MAX_PULL_BYTES)
+    if not _MIN_PULL_BYTES <= max_bytes <= _MAX_PULL_BYTES:
+        max_bytes = min(max(max_bytes, _MIN_PULL_BYTES), _MAX_PULL_BYTES)
+    is_any = match is None and match_record is None
     most = max(_MIN_SCANNED_UNITS, max_count)
-    few = max(1, max_count) if match is None and match_record is None else most
+    few = max(1, max_count) if is_any else most
     units = queue.read(offset, few)
     if not units:
         return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file(offset), low, high)
-    if match is None and match_record is None:
-        position, _, _ = UNIT.unpack_from(units)
-        part = log.part(position)
+    if is_any:
+        part = log.part(int.from_bytes(units[:8], "big", signed=True))
         taken = part and neighbours(*part, units, max_count, max_bytes)
         if taken:  # mostly all are in the same part of the log, and wanted
             slices, count, size = taken
