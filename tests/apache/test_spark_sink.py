@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from orbitmq.blocking.admin import Admin
 from orbitmq.clock import SYSTEM_CLOCK
+from orbitmq.net.blocking import OPEN
 from orbitmq.producer.local_transactions import LocalTransactionState
 from orbitmq.spark import answer_checks
 from orbitmq.spark.sink import lanes, sending
 from orbitmq.spark.sink.sending import Outgoing, Sender
+from orbitmq.spark.sink.topic_types import required_type
 from tests.apache.cluster import ApacheCluster
 from tests.apache.conftest import release_or_skip
 from tests.apache.jars import NEWEST, OLDEST
@@ -156,3 +159,18 @@ def fill_files_of_the_log(cluster: ApacheCluster) -> None:
 
 def is_over(moment: float) -> bool:
     return SYSTEM_CLOCK.monotonic() > moment
+
+
+def test_a_topic_whose_type_the_broker_does_not_look_at(
+    apache_cluster: ApacheCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, topic = query_of(apache_cluster, monkeypatch, "exactly_once")
+    with Admin(name_server=apache_cluster.name_server) as admin:
+        admin.create_topic(topic, attributes={"message.type": "TRANSACTION"})
+    query.commit([query.task(query.plan(0), 0, [rows(["a", "b"], "key")])], 0)
+    await_bodies(apache_cluster, topic, Counter(["a", "b"]))
+
+
+def test_a_broker_that_knows_no_types(old_apache_cluster: ApacheCluster) -> None:
+    address = old_apache_cluster.brokers[0].address
+    assert required_type(address, old_apache_cluster.new_topic(), OPEN) is None
