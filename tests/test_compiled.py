@@ -146,4 +146,4 @@ def test_the_crate_is_small_and_safe() -> None:
         for path in (SPEED / "src").glob("*.rs")
         for line in path.read_text("utf-8").partition("#[cfg(test)]")[0].splitlines()
     ]
-    assert sum(1 for line in lines if line and not line.startswith("//")) <= 706
+    assert sum(1 for line in lines if line and not line.startswith("//")) <= 707

@@ -11,9 +11,11 @@ pyo3::import_exception!(orbitmq.errors, WireError);
 
 pub const JSON: u8 = 0;
 
-/// The form, the header and the body of the frame that `data` begins with, if it is whole and
-/// possible, and what is behind it.
-fn take_frame(data: &[u8], limit: usize) -> Option<(u8, &[u8], &[u8], &[u8])> {
+/// The form, the header and the body of a frame, and what is behind it.
+type Frame<'a> = (u8, &'a [u8], &'a [u8], &'a [u8]);
+
+/// The frame that `data` begins with, if it is whole and possible.
+fn take_frame(data: &[u8], limit: usize) -> Option<Frame<'_>> {
     let (length, rest) = data.split_first_chunk()?;
     let length = u32::from_be_bytes(*length) as usize;
     let (frame, rest) = rest.split_at_checked(length).filter(|_| 4 + length <= limit)?;
