@@ -27,7 +27,7 @@ demo: core
 # Three workers for two cores: much of it is waiting for Java. The groups of tests that start JVMs
 # (tests/apache/conftest.py) begin first, one at each.
 test: lint
-	$(BIN)/pytest -n 3 --dist loadgroup $(TESTS)
+	$(BIN)/pytest -n 2 --dist loadgroup $(TESTS)
 	@if [ -e $(VENV)/.speed ]; then echo 'and on plain Python, what the compiled core takes part in:'; \
 	    ORBITMQ_SPEED=0 $(BIN)/pytest -n 2 --dist loadgroup $(or $(TESTS),@tests/both_cores.txt); fi
 

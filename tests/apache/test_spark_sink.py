@@ -167,7 +167,8 @@ def test_a_topic_whose_type_the_broker_does_not_look_at(
     query, topic = query_of(apache_cluster, monkeypatch, "exactly_once")
     with Admin(name_server=apache_cluster.name_server) as admin:
         admin.create_topic(topic, attributes={"message.type": "TRANSACTION"})
-    query.commit([query.task(query.plan(0), 0, [rows(["a", "b"], "key")])], 0)
+    batch = 1  # another test had batch 0 of the same query decided on this cluster
+    query.commit([query.task(query.plan(batch), 0, [rows(["a", "b"], "key")])], batch)
     await_bodies(apache_cluster, topic, Counter(["a", "b"]))
 
 
