@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+AT_REST = {"transactionOpBatchInterval": 3_600_000, "transactionOpMsgMaxSize": 1}
+"""Once a transaction has ended, 5.5.0 takes a whole core as soon as none has for this interval:
+TransactionalMessageServiceImpl.batchSendOpMessage says to wait until a time that is over. With this
+it writes down at once which transactions have ended, and rests."""
+
+
 def release_or_skip(version: str) -> ApacheRelease:
     """The release, or the test's end as the environment wants it."""
     try:
@@ -41,7 +47,7 @@ def apache() -> ApacheRelease:
 @pytest.fixture(scope="session")
 def apache_cluster(apache: ApacheRelease) -> Iterator[ApacheCluster]:
     """Apache's name server and two brokers, 5.5.0, shared by the session's tests."""
-    with ApacheCluster(apache, brokers=2) as cluster:
+    with ApacheCluster(apache, AT_REST, brokers=2) as cluster:
         yield cluster
 
 
