@@ -85,7 +85,7 @@ def test_the_driver_gets_all_jars(tmp_path: Path) -> None:
 
 def test_processor_time_is_that_of_all_children_also_of_those_that_ended() -> None:
     spend = (
-        "import time\nwhile time.process_time() < 0.05: pass\nprint('spent', flush=True)\ninput()"
+        "import time\nwhile time.process_time() < 0.1: pass\nprint('spent', flush=True)\ninput()"
     )
     outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spend!r}]); input()"
     with subprocess.Popen(

@@ -29,15 +29,6 @@ def free_port() -> int:
             return port
 
 
-def can_connect(port: int) -> bool:
-    """Whether something listens at ``port``."""
-    try:
-        socket.create_connection(("127.0.0.1", port), 5).close()
-    except OSError:
-        return False
-    return True
-
-
 class Shell:
     """Runs commands in bash as a new user would, in ``directory``, which all they write is in.
 
