@@ -41,7 +41,10 @@ class Shell:
         self.output = directory / "output"
 
     def run(self, commands: str, attempts: int = 3) -> str:
-        """What they print, when they have ended well; begun anew when a worker came too late."""
+        """What they print, when they have ended well; begun anew when a worker came too late.
+
+        What they did before stays done: what must be done once has another name each time.
+        """
         with self.running(commands) as process:
             code = process.wait(PATIENCE_SECONDS)
         text = self.output.read_text()

@@ -53,6 +53,20 @@ def test_one_has_it_until_the_end_of_its_block(ledger: Ledger) -> None:
         pass
 
 
+def test_one_that_gave_it_back_asks_for_it_again(ledger: Ledger) -> None:
+    own = lease_of(ledger, "a")
+    with own.held():
+        pass
+    with (
+        lease_of(ledger, "b").held(),
+        pytest.raises(NetworkError, match="another process"),
+        own.held(),
+    ):
+        pass
+    with own.held(), pytest.raises(NetworkError), lease_of(ledger, "b").held():
+        pass
+
+
 def test_one_that_was_killed_has_it_for_a_minute(ledger: Ledger, clock: ManualClock) -> None:
     with ExitStack() as killed:
         killed.enter_context(lease_of(ledger, "a").held())

@@ -30,6 +30,8 @@ Renew: TypeAlias = Callable[[], None]
 RENEW_SECONDS: Final = 20.0
 """How often it is renewed."""
 
+_NOT_HELD: Final = float("-inf")
+
 
 class Lease:
     """The right to deliver on the broker of ``ledger``, for a process called ``owner``.
@@ -45,7 +47,7 @@ class Lease:
         self._address = ledger.address
         self._write = unquote(scope)
         self._access = access
-        self._renewed = -RENEW_SECONDS
+        self._renewed = _NOT_HELD
 
     @contextmanager
     def held(self) -> Iterator[Renew]:
@@ -74,6 +76,7 @@ class Lease:
         self._renewed = time.monotonic()
 
     def _give_back(self) -> None:
+        self._renewed = _NOT_HELD
         try:
             with CONNECTIONS.borrow(self._address, self._access) as connection:
                 connection.request(RequestCode.UNLOCK_BATCH_MQ, body=self._body)
