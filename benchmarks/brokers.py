@@ -18,6 +18,7 @@ import msgspec
 from benchmarks.compiled import find_driver
 from benchmarks.frames import send_frame
 from benchmarks.load import OK, call, create_topic
+from benchmarks.machine import WARM_JVM
 from benchmarks.plan import QUEUES, Outcome, Plan
 from benchmarks.processes import anonymous_memory, children, cpu_seconds
 from tests.apache.cluster import ApacheCluster
@@ -101,7 +102,7 @@ def apache_broker(
     """Apache's name server and broker, as a user of its distribution has them."""
     began = time.perf_counter()
     settings = {**GENEROUS_PULLS, "flushDiskType": f"{flush.upper()}_FLUSH"}
-    with ApacheCluster(release, settings, store=store) as cluster:
+    with ApacheCluster(release, settings, store=store, jvm=WARM_JVM) as cluster:
         address = cluster.broker.address
         send_first_message(address)
         took = time.perf_counter() - began

@@ -14,10 +14,15 @@ import sys
 import sysconfig
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 
 from benchmarks.compiled import find_driver
 from orbitmq.compiled import CORE
+from tests.apache.cluster import BROKER_HEAP
 from tests.apache.jars import ApacheRelease
+
+WARM_JVM: Final = ("-XX:+UseG1GC",)
+"""Apache's servers with the collector of its scripts, and all of their JVM's compilers."""
 
 
 def build_of_python() -> str:
@@ -42,6 +47,7 @@ def describe(apache: ApacheRelease | None = None) -> dict[str, str]:
     if apache:
         described["Apache RocketMQ"] = apache.version
         described["Java"] = _java_version(apache.java)
+        described["its brokers' options"] = " ".join([*BROKER_HEAP, *WARM_JVM])
     return described
 
 

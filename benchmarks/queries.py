@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.brokers import orbitmq_broker
 from benchmarks.growth import await_index
 from benchmarks.load import OK, call
+from benchmarks.machine import WARM_JVM
 from benchmarks.results import Result
 from orbitmq.codes import RequestCode
 from orbitmq.store.message_store import MessageStore
@@ -48,7 +49,7 @@ def query_figures(apache: ApacheRelease | None, largest: int) -> Iterator[Result
             theirs = None
             if apache:
                 settings = {"mappedFileSizeCommitLog": LOG_FILE}
-                with ApacheCluster(apache, settings, store=store) as cluster:
+                with ApacheCluster(apache, settings, store=store, jvm=WARM_JVM) as cluster:
                     theirs = _ask(cluster.broker.address, size)
         for place, name in ((49, "p50"), (98, "p99")):
             of_apache = theirs[place] if theirs else None

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("orbitmq.tests.apache")
 HOST = "127.0.0.1"
-NAME_SERVER_JVM = ("-Xms128m", "-Xmx128m", *QUICK_JVM)
-BROKER_JVM = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", *QUICK_JVM)
+NAME_SERVER_HEAP = ("-Xms128m", "-Xmx128m")
+BROKER_HEAP = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 # 4.9 logs only what a file in its home directory tells it to; 5.x brings its own in the jar.
 LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
@@ -112,8 +112,11 @@ class _ApacheServer(ABC):
 class ApacheNameServer(_ApacheServer):
     """Apache's name server."""
 
-    def __init__(self, release: ApacheRelease, directory: Path) -> None:
+    def __init__(
+        self, release: ApacheRelease, directory: Path, jvm: Sequence[str] = QUICK_JVM
+    ) -> None:
         self._release = release
+        self._jvm = (*NAME_SERVER_HEAP, *jvm)
         self._home = directory / "name-server"
 
     def _new_program(self) -> JavaProgram:
@@ -124,7 +127,7 @@ class ApacheNameServer(_ApacheServer):
             "configStorePath": self._home / "name-server.properties",
         }
         main = "namesrv.NamesrvStartup"
-        return _server(self._release, main, self._home, settings, NAME_SERVER_JVM)
+        return _server(self._release, main, self._home, settings, self._jvm)
 
 
 class ApacheBroker(_ApacheServer):
@@ -139,6 +142,7 @@ class ApacheBroker(_ApacheServer):
         store: its store directory, new or with a store in it; one in its home by default.
         settings: broker.conf's lines, over the harness's own.
         name: the broker's name.
+        jvm: options of the JVM, but for its heap.
     """
 
     neighbours = (-2, 1)
@@ -152,9 +156,11 @@ class ApacheBroker(_ApacheServer):
         store: Path | None = None,
         settings: Mapping[str, object] | None = None,
         name: str = "broker-a",
+        jvm: Sequence[str] = QUICK_JVM,
     ) -> None:
         self.name_server = name_server
         self.name = name
+        self._jvm = (*BROKER_HEAP, *jvm)
         self._release = release
         self._home = directory / name
         self.store = store or self._home / "store"
@@ -180,7 +186,7 @@ class ApacheBroker(_ApacheServer):
     def _new_program(self) -> JavaProgram:
         main = "broker.BrokerStartup"
         lines = self._lines | {"listenPort": self.port}
-        return _server(self._release, main, self._home, lines, BROKER_JVM)
+        return _server(self._release, main, self._home, lines, self._jvm)
 
     def _is_ready(self) -> bool:
         try:
@@ -200,6 +206,7 @@ class ApacheCluster:
             one. What must be complete in it needs `broker.stop()`; leaving the cluster ends the
             broker as a crash.
         brokers: how many; they are called broker-a, broker-b and so on.
+        jvm: options of their JVMs, but for the heaps; by default what suits a short life.
     """
 
     def __init__(
@@ -209,12 +216,14 @@ class ApacheCluster:
         *,
         store: Path | None = None,
         brokers: int = 1,
+        jvm: Sequence[str] = QUICK_JVM,
     ) -> None:
         self.release = release
         self.brokers: list[ApacheBroker] = []
         self._settings = settings
         self._store = store
         self._count = brokers
+        self._jvm = jvm
         self._topics = itertools.count()
         self._open = ExitStack()
 
@@ -222,7 +231,9 @@ class ApacheCluster:
         with ExitStack() as opened:
             temporary = opened.enter_context(tempfile.TemporaryDirectory(prefix="orbitmq-apache-"))
             directory = Path(temporary)
-            self._server = opened.enter_context(ApacheNameServer(self.release, directory))
+            self._server = opened.enter_context(
+                ApacheNameServer(self.release, directory, self._jvm)
+            )
             self.brokers = [
                 ApacheBroker(
                     self.release,
@@ -231,6 +242,7 @@ class ApacheCluster:
                     store=self._store if place == 0 else None,
                     settings=self._settings,
                     name=f"broker-{letter}",
+                    jvm=self._jvm,
                 )
                 for place, letter in enumerate("abcdefgh"[: self._count])
             ]
