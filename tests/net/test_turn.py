@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from orbitmq.net import turn as turn_module
+from orbitmq.net.busy_poll import BusyPoll
 from orbitmq.net.connection import Connection
 from orbitmq.net.server import Server
 from orbitmq.net.turn import Turn
@@ -109,6 +110,43 @@ def test_one_connection_alone_is_answered_at_once(loop: str) -> None:
         peer.close()
 
     with_desk(scenario, loop)
+
+
+@both_loops
+def test_who_is_looked_for_is_answered_the_same(loop: str) -> None:
+    async def scenario(desk: Desk) -> None:
+        desk.turn.poll_busily()
+        peers = [await connect(desk.server) for _ in range(2)]
+        for turn in range(50):
+            for peer in peers if turn % 5 == 0 else peers[:1]:
+                ask(peer, turn)
+                (answer,) = await read_commands(peer, 1)
+                assert answer.opaque == turn
+        assert desk.events == ["tick", "settle"] * 60
+        for peer in peers:
+            peer.close()
+
+    with_desk(scenario, loop)
+
+
+def test_only_one_who_is_alone_again_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[None] = []
+    monkeypatch.setattr(BusyPoll, "turn_ended", lambda _: ended.append(None))
+
+    def scenario() -> None:
+        turn = Turn(lambda: None)
+        turn.poll_busily()
+        one, other = [].clear, [1].clear
+        for flushes, polls in (
+            ([one], 0), ([one], 1), ([one], 2), ([other], 2), ([other], 3),
+            ([one, other], 3), ([one], 3), ([one], 4),
+        ):  # fmt: skip
+            for flush in flushes:
+                turn.join(flush)
+            turn.end()
+            assert len(ended) == polls
+
+    in_a_loop(scenario)
 
 
 @both_loops

@@ -95,6 +95,10 @@ class BrokerServer:
         self._losses_to_tell = False
         self._timer_due_ms: int | None = None
 
+    def poll_busily(self) -> None:
+        """Look for what comes next instead of waiting: where nothing else runs in this process."""
+        self._turn.poll_busily()
+
     async def start(
         self, listener: socket.socket, fast_listener: socket.socket | None = None
     ) -> None:

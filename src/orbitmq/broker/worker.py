@@ -76,6 +76,7 @@ async def _serve(brokers: list[BrokerConfig]) -> None:
         for config in brokers:
             node = Node(config)
             await node.start()
+            node.server.poll_busily()
             nodes.push_async_callback(node.close)
             addresses.append(node.address)
         process.started()

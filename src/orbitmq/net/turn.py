@@ -15,6 +15,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from orbitmq.net.busy_poll import BusyPoll
+
 log = logging.getLogger("orbitmq.net")
 
 MOST_BYTES: Final = 1 << 20
@@ -31,11 +33,19 @@ class Turn:
 
     def __init__(self, settle: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._busy_poll: BusyPoll | None = None
         self._settle = settle
         self._flushes: list[Callable[[], None]] = []
         self._alone: Callable[[], None] | None = None
         self._size = 0
         self._is_scheduled = False
+
+    def poll_busily(self) -> None:
+        """From now on, look for what comes next instead of waiting, where one connection is alone.
+
+        Where there are several, the next turn is the cheaper the more of them come into it.
+        """
+        self._busy_poll = BusyPoll(self._loop)
 
     def join(self, flush: Callable[[], None], size: int = 0) -> None:
         """Have ``flush`` called when the turn ends, in which ``size`` more bytes were received."""
@@ -54,7 +64,8 @@ class Turn:
         Nothing of this turn is lost by a failure of one connection's part in it.
         """
         self._size = 0
-        self._alone = self._flushes[0] if len(self._flushes) == 1 else None
+        before, self._alone = self._alone, self._flushes[0] if len(self._flushes) == 1 else None
+        is_alone_again = self._alone is not None and self._alone == before
         is_scheduled, self._is_scheduled = self._is_scheduled, True  # who joins now leaves below
         try:
             self._settle()
@@ -67,6 +78,8 @@ class Turn:
                 flush()
             except Exception:
                 log.exception("a connection could not be written to")
+        if self._busy_poll is not None and is_alone_again:
+            self._busy_poll.turn_ended()
 
     def _end_as_scheduled(self) -> None:
         self._is_scheduled = False
