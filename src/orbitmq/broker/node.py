@@ -30,7 +30,8 @@ class Node:
 
     ``name_server`` and ``address`` are their ``host:port`` as clients reach them,
     ``store_directory`` where the broker keeps everything. Where ``config`` gives name servers, the
-    broker registers at those, and there is none here.
+    broker registers at those, and there is none here. ``busy_poll`` is for a process that is a broker
+    and nothing else (see :mod:`orbitmq.net.busy_poll`).
     """
 
     def __init__(
@@ -38,8 +39,11 @@ class Node:
         config: BrokerConfig,
         clock: Clock = SYSTEM_CLOCK,
         file_ops: FileOps = FILE_OPS,
+        *,
+        busy_poll: bool = False,
     ) -> None:
         self.config = config
+        self._busy_poll = busy_poll
         self._file_ops = file_ops
         self.name_server = ""
         self.address = ""
@@ -91,6 +95,8 @@ class Node:
         undo.callback(self.broker.close)
         self.address = place.address(host.name, port)
         self.server = BrokerServer(self.broker)
+        if self._busy_poll:
+            self.server.poll_busily()
         await self.server.start(listener, fast_listener)
         undo.push_async_callback(self.server.close)
         if name_server is None:

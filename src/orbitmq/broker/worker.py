@@ -74,9 +74,8 @@ async def _serve(brokers: list[BrokerConfig]) -> None:
     async with AsyncExitStack() as nodes:
         addresses = []
         for config in brokers:
-            node = Node(config)
+            node = Node(config, busy_poll=True)
             await node.start()
-            node.server.poll_busily()
             nodes.push_async_callback(node.close)
             addresses.append(node.address)
         process.started()

@@ -191,7 +191,7 @@ async def _serve(config: BrokerConfig, options: argparse.Namespace) -> None:
     stop = process.told_to_stop()
     brokers: Node | Workers
     if options.workers is None:
-        brokers = Node(config)
+        brokers = Node(config, busy_poll=True)
     else:
         brokers = Workers(config, options.workers, log_level=options.log_level)
     await brokers.start()
