@@ -134,7 +134,8 @@ def test_only_one_who_is_alone_again_is_looked_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(BusyPoll, "turn_ended", lambda _: ended.append(None))
 
     def scenario() -> None:
-        turn = Turn(lambda: None)
+        waits = False
+        turn = Turn(lambda: waits)
         turn.poll_busily()
         one, other = [].clear, [1].clear
         for flushes, polls in (
@@ -145,6 +146,10 @@ def test_only_one_who_is_alone_again_is_looked_for(monkeypatch: pytest.MonkeyPat
                 turn.join(flush)
             turn.end()
             assert len(ended) == polls
+        waits = True
+        turn.join(one)
+        turn.end()
+        assert len(ended) == polls
 
     in_a_loop(scenario)
 

@@ -30,8 +30,8 @@ class Node:
 
     ``name_server`` and ``address`` are their ``host:port`` as clients reach them,
     ``store_directory`` where the broker keeps everything. Where ``config`` gives name servers, the
-    broker registers at those, and there is none here. ``busy_poll`` is for a process that is a broker
-    and nothing else (see :mod:`orbitmq.net.busy_poll`).
+    broker registers at those, and there is none here. ``busy_poll`` is for a process that is a
+    broker and nothing else (see :mod:`orbitmq.net.busy_poll`).
     """
 
     def __init__(

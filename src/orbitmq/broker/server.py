@@ -126,7 +126,7 @@ class BrokerServer:
         self.broker.run_due()
         self._run_later()
 
-    def _turn_ends(self) -> None:
+    def _turn_ends(self) -> bool:
         broker = self.broker
         self._sends.carry_out()
         self._answers.settle()
@@ -135,6 +135,7 @@ class BrokerServer:
         broker.saved.save_small_tables()
         if broker.due_ms != self._timer_due_ms:
             self._run_later()
+        return self._answers.unanswered > 0
 
     def _renew(self, config: BrokerConfig) -> None:
         """Have what serves connections take new settings."""

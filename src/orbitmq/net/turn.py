@@ -26,12 +26,13 @@ MOST_BYTES: Final = 1 << 20
 class Turn:
     """The current turn of the running loop: ``settle`` at its end, then what joined it.
 
-    ``settle`` decides about all that was staged, and queues the answers. A connection that was
+    ``settle`` decides about all that was staged, and queues the answers; it says whether some of
+    them have to wait for what comes from elsewhere. A connection that was
     alone in the turn before, and is the first in this one, is taken to be alone again, and settled
     at once: another call of the loop would only delay it.
     """
 
-    def __init__(self, settle: Callable[[], None]) -> None:
+    def __init__(self, settle: Callable[[], bool | None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._busy_poll: BusyPoll | None = None
         self._settle = settle
@@ -67,8 +68,9 @@ class Turn:
         before, self._alone = self._alone, self._flushes[0] if len(self._flushes) == 1 else None
         is_alone_again = self._alone is not None and self._alone == before
         is_scheduled, self._is_scheduled = self._is_scheduled, True  # who joins now leaves below
+        waits = None
         try:
-            self._settle()
+            waits = self._settle()
         except Exception:
             log.exception("what a turn brought could not be settled")
         self._is_scheduled = is_scheduled
@@ -78,7 +80,7 @@ class Turn:
                 flush()
             except Exception:
                 log.exception("a connection could not be written to")
-        if self._busy_poll is not None and is_alone_again:
+        if self._busy_poll is not None and is_alone_again and not waits:
             self._busy_poll.turn_ended()
 
     def _end_as_scheduled(self) -> None:
