@@ -341,6 +341,40 @@ def test_a_query_that_is_started_again_waits_for_a_broker_nobody_knows(
                 planner_of(name_server, "T", brokerWaitMs="0").ranges(start, end)
 
 
+def test_available_now_waits_for_a_broker_that_is_forgotten_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As name servers do with a broker that dies; they still tell of the topic's other one."""
+    both = ["broker-0", "broker-1"]
+    known = both
+    monkeypatch.setattr(time, "sleep", lambda _seconds: known.extend(both[1:]))
+    with cluster(FakeTopic(end=5), queues=1) as address:
+
+        def forgetful(command: RemotingCommand, connection: Connection) -> None:
+            queues = [QueueData(name, 1, 1, 6) for name in known]
+            brokers = [BrokerData("c", name, {0: address}) for name in known]
+            route = TopicRouteData(queues, brokers)
+            answer(command, connection, body=route.encode(standard=True))
+
+        with server(forgetful) as name_server:
+            planner = planner_of(name_server, "T", maxOffsetsPerTrigger="8")
+            planner.prepare_for_available_now()
+            start = planner.latest_offset({"initial": "earliest"})
+            known = both[:1]
+            end = planner.latest_offset(start)
+            assert sorted(item.end for item in planner.ranges(start, end)) == [5, 5]
+            assert known == both
+            known = both[:1]
+            assert planner.latest_offset(end) is end  # all is read: nobody is waited for
+            assert known == both[:1]
+            planner = planner_of(name_server, "T", brokerWaitMs="0")
+            known = [*both]
+            planner.prepare_for_available_now()
+            known = both[:1]
+            with pytest.raises(ConnectError, match="the name server knows no master of broker-1"):
+                planner.latest_offset({"initial": "earliest"})
+
+
 def test_a_batch_waits_for_enough_messages_and_is_cut_to_size(broker: EmbeddedBroker) -> None:
     topic = Topic(broker, queues=1)
     clock = ManualClock()

@@ -153,9 +153,12 @@ class StreamPlanner:
         A ``first`` one is always new, if only to tell that there were no topics yet: those that
         come later begin where new queues do.
         """
-        bounds = self._fetch_bounds(all_brokers=first or self._target is not None)
-        if self._target is not None:
-            bounds = _capped(bounds, self._target)
+        if self._target is None:
+            bounds = self._fetch_bounds(all_brokers=first)
+        else:
+            known = previous.queues
+            unread = [queue for queue, end in self._target.items() if end > known.get(queue, 0)]
+            bounds = _capped(self._fetch_bounds(all_brokers=True, required=unread), self._target)
         begins, lost = self._begins(previous, bounds, first=first)
         ends = {queue: max(begin, bounds[queue].end) for queue, begin in begins.items()}
         if limited:
@@ -243,9 +246,11 @@ class StreamPlanner:
                 log.warning("data loss: %s", loss)
         self._told = {*losses}
 
-    def _fetch_bounds(self, *, all_brokers: bool) -> dict[Queue, Bounds]:
+    def _fetch_bounds(
+        self, *, all_brokers: bool, required: Collection[Queue] = ()
+    ) -> dict[Queue, Bounds]:
         if all_brokers:
-            bounds = self._topics.all_bounds(self._options.broker_wait_ms)
+            bounds = self._topics.all_bounds(self._options.broker_wait_ms, required)
         else:
             if not self._topics.addresses:
                 self._wait_for(())

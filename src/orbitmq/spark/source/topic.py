@@ -85,15 +85,19 @@ class TopicClient(TopicQueues):
                 log.warning("%d queues of %s wait: %s", count, topics, error)
         return found
 
-    def all_bounds(self, wait_ms: int) -> dict[Queue, Bounds]:
+    def all_bounds(self, wait_ms: int, required: Collection[Queue] = ()) -> dict[Queue, Bounds]:
         """The bounds of every queue as they are now; brokers are waited for up to ``wait_ms``.
 
-        Name servers are not: where none answers, their address is more likely a wrong one.
+        So are those of ``required`` queues that the name servers have forgotten, as they do when a
+        broker dies. Name servers themselves are not waited for: where none answers, their address
+        is more likely a wrong one.
         """
         self.refresh()
         patience = Patience("planning", wait_ms)
         while True:
             try:
+                for queue in required:
+                    self.address(queue)
                 return self.bounds(all_brokers=True)
             except NetworkError as error:
                 patience.wait_after(error)
