@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
+from orbitmq import EmbeddedBroker
+from orbitmq.net.busy_poll import BusyPoll
 from orbitmq.net.connection import Connection
 from tests.broker.remote import Client, bodies
 from tests.waiting import until
@@ -103,6 +105,27 @@ def test_a_second_broker_joins_the_first_ones_name_server() -> None:
         assert second.name_server == first.name_server
         assert exchange(second.address, b"hello") == [b"hello"]
         assert stopped(second, signal.SIGTERM) == (0, "", "")
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "1")])
+def test_a_process_of_its_own_polls_busily(options: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "from pathlib import Path\n"
+        "from orbitmq.net.busy_poll import BusyPoll\n"
+        f"BusyPoll.turn_ended = lambda _: Path({str(tmp_path / 'polled')!r}).touch()\n"
+    )
+    with started(*options, before=f"export PYTHONPATH={tmp_path}:$PYTHONPATH") as broker:
+        for count in range(1, 6):  # what else is due may come between two requests
+            assert len(exchange(broker.address, b"hello")) == count
+    assert (tmp_path / "polled").exists()
+
+
+def test_an_embedded_broker_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    polled: list[object] = []
+    monkeypatch.setattr(BusyPoll, "turn_ended", polled.append)
+    with EmbeddedBroker() as broker:
+        assert exchange(broker.address, b"hello") == [b"hello"]
+    assert not polled
 
 
 def failure(*options: str) -> str:
