@@ -24,8 +24,8 @@ help:
 demo: core
 	$(BIN)/python -m examples.flights
 
-# Three workers for two cores: much of it is waiting for Java. The groups of tests that start JVMs
-# (tests/apache/conftest.py) begin first, one at each.
+# Two workers: a third makes the JVMs of two cores wait for each other, and all of it slower. The
+# groups of tests that start JVMs (tests/apache/conftest.py) begin first, one at each.
 test: lint
 	$(BIN)/pytest -n 2 --dist loadgroup $(TESTS)
 	@if [ -e $(VENV)/.speed ]; then echo 'and on plain Python, what the compiled core takes part in:'; \

@@ -1,7 +1,7 @@
 """Busy polling: to look for what comes next, instead of falling asleep until it comes.
 
-A client with one request under way sends the next some 20 us after it got its answer. For the loop
-to fall asleep and be woken takes longer than that, and as much of the processor as looking.
+A client with one request under way sends the next right after it got its answer. For the loop to
+fall asleep until then and be woken takes as much of the processor as to look for it, and longer.
 
 Nobody waits for it: with each look the processor goes to whoever else wants it, and where nothing
 came in time it is tried less and less often.

@@ -27,9 +27,9 @@ class Turn:
     """The current turn of the running loop: ``settle`` at its end, then what joined it.
 
     ``settle`` decides about all that was staged, and queues the answers; it says whether some of
-    them have to wait for what comes from elsewhere. A connection that was
-    alone in the turn before, and is the first in this one, is taken to be alone again, and settled
-    at once: another call of the loop would only delay it.
+    them have to wait for what comes from elsewhere. A connection that was alone in the turn before,
+    and is the first in this one, is taken to be alone again, and settled at once: another call of
+    the loop would only delay it.
     """
 
     def __init__(self, settle: Callable[[], bool | None]) -> None:

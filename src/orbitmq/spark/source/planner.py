@@ -153,10 +153,10 @@ class StreamPlanner:
         A ``first`` one is always new, if only to tell that there were no topics yet: those that
         come later begin where new queues do.
         """
+        known = previous.queues
         if self._target is None:
             bounds = self._fetch_bounds(all_brokers=first)
         else:
-            known = previous.queues
             unread = [queue for queue, end in self._target.items() if end > known.get(queue, 0)]
             bounds = _capped(self._fetch_bounds(all_brokers=True, required=unread), self._target)
         begins, lost = self._begins(previous, bounds, first=first)
@@ -171,7 +171,6 @@ class StreamPlanner:
                 ),
                 may_delay=self._target is None and not first,
             )
-        known = previous.queues
         moved = {
             queue
             for queue, end in ends.items()
