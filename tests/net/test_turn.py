@@ -25,10 +25,10 @@ both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 class Desk:
     """A server whose requests wait until the turn is settled; ``events`` has what it did."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, busy_poll: bool) -> None:
         self.events: list[str] = []
         self._waiting: list[tuple[Connection, RemotingCommand]] = []
-        self.turn = Turn(self._settle)
+        self.turn = Turn(self._settle, busy_poll=busy_poll)
         self.server = Server(
             self._take, on_tick_end=lambda: self.events.append("tick"), turn=self.turn
         )
@@ -43,9 +43,11 @@ class Desk:
         self._waiting = []
 
 
-def with_desk(scenario: Callable[[Desk], Awaitable[None]], loop: str = "asyncio") -> None:
+def with_desk(
+    scenario: Callable[[Desk], Awaitable[None]], loop: str = "asyncio", *, busy_poll: bool = False
+) -> None:
     async def main() -> None:
-        desk = Desk()
+        desk = Desk(busy_poll=busy_poll)
         await desk.server.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):
@@ -115,7 +117,6 @@ def test_one_connection_alone_is_answered_at_once(loop: str) -> None:
 @both_loops
 def test_who_is_looked_for_is_answered_the_same(loop: str) -> None:
     async def scenario(desk: Desk) -> None:
-        desk.turn.poll_busily()
         peers = [await connect(desk.server) for _ in range(2)]
         for turn in range(50):
             for peer in peers if turn % 5 == 0 else peers[:1]:
@@ -126,7 +127,7 @@ def test_who_is_looked_for_is_answered_the_same(loop: str) -> None:
         for peer in peers:
             peer.close()
 
-    with_desk(scenario, loop)
+    with_desk(scenario, loop, busy_poll=True)
 
 
 def test_only_one_who_is_alone_again_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +136,7 @@ def test_only_one_who_is_alone_again_is_looked_for(monkeypatch: pytest.MonkeyPat
 
     def scenario() -> None:
         waits = False
-        turn = Turn(lambda: waits)
-        turn.poll_busily()
+        turn = Turn(lambda: waits, busy_poll=True)
         one, other = [].clear, [1].clear
         for flushes, polls in (
             ([one], 0), ([one], 1), ([one], 2), ([other], 2), ([other], 3),

@@ -94,9 +94,7 @@ class Node:
         )
         undo.callback(self.broker.close)
         self.address = place.address(host.name, port)
-        self.server = BrokerServer(self.broker)
-        if self._busy_poll:
-            self.server.poll_busily()
+        self.server = BrokerServer(self.broker, busy_poll=self._busy_poll)
         await self.server.start(listener, fast_listener)
         undo.push_async_callback(self.server.close)
         if name_server is None:

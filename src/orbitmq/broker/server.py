@@ -41,13 +41,14 @@ class BrokerServer:
     """Serves ``broker`` to remoting clients; made and used on its loop.
 
     A tick is what one read of one connection brings: its requests are carried out. What all ticks
-    of a turn of the loop stored is written once, and then their answers leave.
+    of a turn of the loop stored is written once, and then their answers leave. ``busy_poll`` is for
+    a process in which nothing else runs (see :mod:`orbitmq.net.busy_poll`).
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, *, busy_poll: bool = False) -> None:
         self.broker = broker
         self._loop = asyncio.get_running_loop()
-        self._turn = Turn(self._turn_ends)
+        self._turn = Turn(self._turn_ends, busy_poll=busy_poll)
         self._answers = WriteAnswers(broker, self._loop, self._turn.end)
         self._clients = ClientHandlers(broker)
         self._sends = SendHandlers(broker, self._answers)
@@ -94,10 +95,6 @@ class BrokerServer:
         self._renew(broker.config)
         self._losses_to_tell = False
         self._timer_due_ms: int | None = None
-
-    def poll_busily(self) -> None:
-        """Look for what comes next instead of waiting: where nothing else runs in this process."""
-        self._turn.poll_busily()
 
     async def start(
         self, listener: socket.socket, fast_listener: socket.socket | None = None

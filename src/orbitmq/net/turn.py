@@ -30,23 +30,19 @@ class Turn:
     them have to wait for what comes from elsewhere. A connection that was alone in the turn before,
     and is the first in this one, is taken to be alone again, and settled at once: another call of
     the loop would only delay it.
+
+    With ``busy_poll`` it is looked for what comes next, instead of waiting, where one connection is
+    alone. Where there are several, the next turn is the cheaper the more of them come into it.
     """
 
-    def __init__(self, settle: Callable[[], bool | None]) -> None:
+    def __init__(self, settle: Callable[[], bool | None], *, busy_poll: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
-        self._busy_poll: BusyPoll | None = None
+        self._busy_poll = BusyPoll(self._loop) if busy_poll else None
         self._settle = settle
         self._flushes: list[Callable[[], None]] = []
         self._alone: Callable[[], None] | None = None
         self._size = 0
         self._is_scheduled = False
-
-    def poll_busily(self) -> None:
-        """From now on, look for what comes next instead of waiting, where one connection is alone.
-
-        Where there are several, the next turn is the cheaper the more of them come into it.
-        """
-        self._busy_poll = BusyPoll(self._loop)
 
     def join(self, flush: Callable[[], None], size: int = 0) -> None:
         """Have ``flush`` called when the turn ends, in which ``size`` more bytes were received."""
