@@ -67,6 +67,40 @@ class Connection(asyncio.BufferedProtocol):
     ``context`` is the owner's, for what it knows of this peer.
     """
 
+    __slots__ = (
+        "_active",
+        "_close_error",
+        "_congested",
+        "_decoder",
+        "_flush_later",
+        "_heard_at",
+        "_hook",
+        "_idle_since_ms",
+        "_loop",
+        "_on_closed",
+        "_on_connected",
+        "_on_go_away",
+        "_on_request",
+        "_on_tick_end",
+        "_opaque",
+        "_out",
+        "_retired",
+        "_serving",
+        "_sweep",
+        "_sweep_at",
+        "_transport",
+        "_unfinished",
+        "_unsent",
+        "_waiters",
+        "_when_writable",
+        "closed",
+        "context",
+        "peer",
+        "peer_host",
+        "receiving",
+        "turn",
+    )
+
     def __init__(
         self,
         on_request: RequestHandler,
